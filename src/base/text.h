@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small conversions between bytes and text that several folders need.
+#pragma once
+
+#include "base/err.h"
+#include "base/slice.h"
+
+// Writes 2 * len lower-case hex digits and a terminating zero.
+void hex_encode(struct bytes in, char *out);
+// Decodes exactly 2 * out_len hex digits of either case; false on any other length or character.
+bool hex_decode(struct bytes text, u8 *out, size_t out_len);
+
+#define BASE64_LEN(n) (((n) + 2) / 3 * 4)
+// Writes BASE64_LEN(in.len) characters and a terminating zero.
+void base64_encode(struct bytes in, char *out);
+// Strict RFC 4648 with padding, no blanks. Sets *out_len; false if malformed or larger than cap.
+bool base64_decode(struct bytes text, u8 *out, size_t cap, size_t *out_len);
+
+// Whole-text decimal without sign or blanks; false on anything else or above `max`.
+bool u64_parse(struct bytes text, u64 max, u64 *out);
+
+// ASCII-only comparison without regard to case, as HTTP header names need.
+bool bytes_equal_nocase(struct bytes a, struct bytes b);
