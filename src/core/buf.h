@@ -19,13 +19,14 @@ struct buf {
     u8 size_class;
     bool is_pinned; // the kernel has it; putting the last reference asserts
     u8 *data;
-    struct message home;
-    struct buf *next_free;
+    struct message home; // carries foreign_puts to the owner core
+    u32 foreign_puts;    // references dropped by other cores and not yet taken off `refs` (atomic)
 };
 
 // NULL when the core's memory is used up or bytes > BUF_BYTES_MAX.
 struct buf *buf_get(size_t bytes);
 // Waits for memory, FIFO among waiters of this core. ERR_LIMIT_REACHED when too many wait already.
+#define BUF_WAITERS_MAX 4096
 MAY_WAIT enum err buf_get_wait(size_t bytes, struct buf **out) NODISCARD;
 void buf_ref(struct buf *b);
 void buf_put(struct buf *b); // NULL is allowed; any core

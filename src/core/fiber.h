@@ -5,7 +5,8 @@
 //
 // Every wait can end with ERR_CANCELLED (the fiber's group was cancelled) or ERR_DEADLINE (the
 // fiber's deadline passed), except the ones that say they cannot; what the caller waited for may
-// then still happen later.
+// then still happen later. A wait whose condition holds already is none: it returns OK at once even
+// to a cancelled fiber.
 #pragma once
 
 #include "base/err.h"
@@ -31,7 +32,8 @@ void group_deinit(struct group *g);
 enum err group_spawn(struct group *g, fiber_fn fn, void *arg) NODISCARD;
 // Asks all children to end: their waits return ERR_CANCELLED from now on. Does not wait.
 void group_cancel(struct group *g);
-// Waits until all children have returned; not itself cancellable.
+// Waits until all children have returned; not itself cancellable. But cancellation goes down the
+// tree: if the caller is cancelled (and not shielded) before or while it waits here, so is `g`.
 MAY_WAIT void group_join(struct group *g);
 
 struct fiber *fiber_current(void); // NULL in the loop

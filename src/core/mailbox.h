@@ -22,4 +22,7 @@ MAY_WAIT enum err core_call_all(fiber_fn fn, void *arg) NODISCARD;
 
 // Runs a blocking function on the process's helper threads (in the simulation: inline, after a
 // virtual delay) and waits for it. For opening files, allocating segments, reading certificates.
+// Not cancellable once begun. fn did not run when it returns an error: ERR_LIMIT_REACHED
+// (BLOCKING_WAITING_MAX calls wait already), ERR_CANCELLED or ERR_DEADLINE (before it began).
+#define BLOCKING_WAITING_MAX 1024
 MAY_WAIT enum err blocking_call(void (*fn)(void *arg), void *arg) NODISCARD;

@@ -15,6 +15,7 @@ enum metric {
 
 #define METRIC_BUCKETS 40 // bucket i counts durations < 2^i * 1.024 us; the last has no bound
 
+// Outside of a reactor the first three do nothing.
 void metric_add(enum metric m, i64 n);     // counters and gauges
 void metric_set(enum metric m, i64 value); // gauges: this core's share
 void metric_observe_ns(enum metric m, u64 duration_ns);

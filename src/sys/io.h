@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous I/O of one core. An operation is a struct that its owner keeps alive until `done` is
 // called: exactly once, later, from io_engine_poll, never from io_submit. Operations cannot fail to
-// be submitted: when the kernel's queue is full they wait in the engine.
+// be submitted: when the kernel's queue is full they wait in the engine. An operation that carries
+// IO_FLAG_LINK and the one that follows it are submitted one after the other, with no poll between;
+// when the first fails or is short, the second ends with -ECANCELED.
 //
-// Results: >= 0 a count (bytes, or the new descriptor), < 0 a negated errno.
+// An engine belongs to the first thread that polls it; only wake may be called by another.
+//
+// Results: >= 0 a count (bytes, or the new descriptor), < 0 a negated errno. A cancelled operation
+// ends with -ECANCELED (or with its result, if that came first); the IO_CANCEL itself with 0,
+// -ENOENT (the target had completed) or -EALREADY (it cannot be stopped any more).
 #pragma once
 
 #include "base/assert.h"
@@ -60,7 +66,13 @@ struct io_op {
 
 #define IO_BYTES_MAX ((u32)1 << 30)
 
+// recv_id of a RECV that holds no receive buffer.
+#define IO_RECV_NONE UINT32_MAX
+
+struct io_engine;
+
 struct io_engine_ops {
+    // Every operation must have completed.
     void (*destroy)(struct io_engine *e);
     void (*submit)(struct io_engine *e, struct io_op *op);
     // Submits what is queued, waits up to timeout_ns for a completion (0: only looks; UINT64_MAX:
@@ -71,7 +83,9 @@ struct io_engine_ops {
     // Registers the core's buffer memory for IO_FLAG_FIXED; false if the kernel refuses (then the
     // flag is ignored).
     bool (*register_memory)(struct io_engine *e, void *base, size_t bytes);
-    // Receive buffers for IO_FLAG_SELECT: `count` (a power of two) of `bytes` each.
+    // Receive buffers for IO_FLAG_SELECT: `count` (a power of two, at most 32768) of `bytes` each;
+    // once an engine. False if the kernel refuses. A RECV that finds none free ends with -ENOBUFS:
+    // its owner tries again when one was recycled. It holds a buffer only if its result is > 0.
     bool (*recv_pool)(struct io_engine *e, u32 count, u32 bytes);
     u8 *(*recv_buffer)(struct io_engine *e, u32 recv_id);
     void (*recv_recycle)(struct io_engine *e, u32 recv_id);
