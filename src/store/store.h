@@ -18,16 +18,19 @@
 #include "base/slice.h"
 #include "core/buf.h"
 
-#define STORE_KEY_BYTES_MAX    ((size_t)1152)
-#define STORE_SUMMARY_BYTES    40
-#define STORE_ATTRS_BYTES_MAX  (2 * MIB) // 10,000 parts fit
-#define STORE_INLINE_BYTES_MAX (64 * KIB)
-#define STORE_EXTENT_BYTES     MIB               // data of every extent of a sequence but the last
-#define STORE_EXTENT_HEADER    ((size_t)4 * KIB) // space before the data in a frame
-#define STORE_REFS_MAX         10000
-#define STORE_BATCH_MAX        1024 // changes in one commit (more parts are swept in several)
-#define STORE_DRIVES_MAX       64
-#define STORE_PGS_MAX          4096
+#define STORE_SEGMENT_BYTES_MIN ((u64)256 * KIB)
+#define STORE_SEGMENT_BYTES_MAX ((u64)GIB)
+#define STORE_BATCH_BYTES_MAX   (4 * MIB) // of one atomic commit, all told
+#define STORE_KEY_BYTES_MAX     ((size_t)1152)
+#define STORE_SUMMARY_BYTES     40
+#define STORE_ATTRS_BYTES_MAX   (2 * MIB) // 10,000 parts fit
+#define STORE_INLINE_BYTES_MAX  (64 * KIB)
+#define STORE_EXTENT_BYTES      MIB               // data of every extent of a sequence but the last
+#define STORE_EXTENT_HEADER     ((size_t)4 * KIB) // space before the data in a frame
+#define STORE_REFS_MAX          10000
+#define STORE_BATCH_MAX         1024 // changes in one commit (more parts are swept in several)
+#define STORE_DRIVES_MAX        64
+#define STORE_PGS_MAX           4096
 
 struct store;
 
@@ -35,9 +38,10 @@ struct store_options {
     const char *const *drives; // directories, made if absent
     u32 drive_count;
     u32 pg_count;        // used when formatting; a power of two; 0: 64
-    u64 segment_bytes;   // used when formatting; 4 KiB multiple from 256 KiB; 0: 64 MiB
+    u64 segment_bytes;   // used when formatting; 4 KiB multiple, 256 KiB to 1 GiB; 0: 64 MiB
     u64 drive_bytes_max; // a limit for each drive; 0: what the filesystem has
     size_t cache_bytes;  // object cache of the whole process; 0: none
+    u32 compact_percent; // compact segments of which more than this is garbage; 0: 50
 };
 
 // Opens or formats the drives and recovers, on all cores in parallel. Runs on core 0. Refuses, with
@@ -72,14 +76,12 @@ struct store_change {
 // Serialises writers of a key: hold it from reading what a decision rests on until the commit
 // returned.
 struct pg_key_lock {
-    struct list node;
     struct store *store;
     u32 pg;
     bool is_held;
-    struct bytes key; // the caller keeps the bytes alive
-    struct fiber *owner;
-    struct wait_queue queue;
+    void *slot; // the store's
 };
+// FIFO among waiters. ERR_CANCELLED, ERR_DEADLINE, ERR_NO_MEMORY: not held, nothing to unlock.
 MAY_WAIT enum err pg_key_lock(struct store *s, u32 pg, struct bytes key,
                               struct pg_key_lock *lock) NODISCARD;
 void pg_key_unlock(struct pg_key_lock *lock);
@@ -98,25 +100,25 @@ struct pg_record {
     struct store *store;
     u32 pg;
     u8 summary[STORE_SUMMARY_BYTES];
-    struct bytes attrs; // views into `buf`
+    struct bytes attrs; // views into memory of the owner core, readable from any
     struct bytes payload;
     const struct extent_ref *refs;
     u32 ref_count;
-    struct buf *buf;
-    struct message release; // how another core sends it home
-    void *pin;
+    void *pin; // the store's
 };
 // ERR_NOT_FOUND, ERR_CORRUPT (counted; never returns wrong bytes), ERR_IO, ERR_NO_MEMORY.
 MAY_WAIT enum err pg_read(struct store *s, u32 pg, struct bytes key,
                           struct pg_record *out) NODISCARD;
-// Any core. The struct may be reused once this returned on the owner core; elsewhere it must stay
-// alive until the message has run, so records that travel live in memory that the owner core frees:
-// see pg_record_release_remote.
+// Any core, in the loop or on a fiber. The struct may be reused at once; a record that was released
+// already (or is all zero) is left alone.
 void pg_record_release(struct pg_record *r);
 
 // All changes become visible and durable together, or none. The caller holds the lock of every key.
 // Makes the extents that are referred to durable first. Replacing or deleting a key drops its
-// references; a sequence with no reference left is garbage. Deletes are taken when a drive is full.
+// references; a sequence with no reference left is garbage. Deletes are taken when a drive is full;
+// a delete of a key that does not exist writes nothing. The keys of one batch must differ.
+// Not cancellable. ERR_INVALID (a part is larger than its limit), ERR_LIMIT_REACHED (the whole
+// batch is larger than 4 MiB or than a segment can hold), ERR_DRIVE_FULL, ERR_NO_MEMORY, ERR_IO.
 MAY_WAIT enum err pg_commit(struct store *s, u32 pg, const struct store_change *changes,
                             u32 count) NODISCARD;
 
@@ -126,13 +128,16 @@ MAY_WAIT enum err pg_commit(struct store *s, u32 pg, const struct store_change *
 u64 pg_object_id_new(struct store *s, u32 pg);
 // Writes chunk number `chunk`: `data_bytes` at frame->data + STORE_EXTENT_HEADER. The store fills
 // the header and the padding to 4 KiB. Not yet durable. The frame is the caller's again when it
-// returns; it may belong to another core. ERR_DRIVE_FULL, ERR_IO.
+// returns; it may belong to another core. Not cancellable. ERR_DRIVE_FULL, ERR_IO,
+// ERR_LIMIT_REACHED (it does not fit into a segment: only where segments are smaller than 2 MiB).
 MAY_WAIT enum err pg_extent_write(struct store *s, u32 pg, u64 object_id, u32 chunk,
                                   struct buf *frame, u32 data_bytes) NODISCARD;
 void pg_extent_abandon(struct store *s, u32 pg, u64 object_id);
 
 // Verified bytes [offset, offset + len) of a chunk, at (*out)->data + *out_offset, in a counted
-// buffer. The sequence must be referred to by a pinned record. `is_hot_hint` asks to cache.
+// buffer. The sequence must be referred to by a pinned record. Whether the cache is filled is the
+// store's choice: ranges up to 64 KiB whose neighbourhood was read before. ERR_INVALID: the range
+// is empty or leaves the chunk.
 MAY_WAIT enum err pg_extent_read(struct store *s, u32 pg, u64 object_id, u32 chunk, u32 offset,
                                  u32 len, struct buf **out, u32 *out_offset) NODISCARD;
 
