@@ -22,3 +22,8 @@ struct md5_lane_job {
 // The same as md5_update(jobs[i].ctx, jobs[i].data) for every i. Any n; lengths may differ (equal
 // ones are fastest); no context may appear twice. Jobs are left as they were.
 void md5_lanes_update(const struct md5_lane_job *jobs, size_t n);
+
+// For tests and benchmarks: the instructions to use. The processor must have them.
+enum md5_lanes_isa { MD5_LANES_PORTABLE, MD5_LANES_AVX2, MD5_LANES_AVX512 };
+enum md5_lanes_isa md5_lanes_isa_best(void);
+void md5_lanes_update_isa(const struct md5_lane_job *jobs, size_t n, enum md5_lanes_isa isa);

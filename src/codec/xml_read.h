@@ -2,7 +2,8 @@
 // Reads the XML of S3 request bodies (Delete, CompleteMultipartUpload, CreateBucketConfiguration,
 // Tagging and their like) into a small tree in the request's arena. expat does the parsing; this
 // file refuses what a request body never needs and an attacker does: DTDs, entities beyond the five
-// named ones, and anything past the limits.
+// named ones, and anything past the limits. A control character is malformed, raw or as a reference
+// (&#x1;), as it is with AWS.
 //
 // The tree: names without their namespace prefix ("s3:Key" is "Key"); attributes, comments and
 // processing instructions dropped; CDATA is text. The text of an element without children is exact,
@@ -36,12 +37,12 @@ struct xml_limits {
     ((struct xml_limits){.bytes_max = 8 * MIB,                                                     \
                          .depth_max = 16,                                                          \
                          .elements_max = 100000,                                                   \
-                         .text_bytes_max = 16 * KIB,                                               \
+                         .text_bytes_max = 4 * KIB,                                                \
                          .hash_salt = 0})
 
 struct xml_node {
     struct bytes name;
-    struct bytes text; // zero-terminated after its length, but may contain no zero itself
+    struct bytes text; // a zero follows it; never NULL in an element without children
     struct xml_node *first_child;
     struct xml_node *next; // sibling, in the body's order
 };
