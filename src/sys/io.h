@@ -61,6 +61,7 @@ struct io_op {
     i32 result;
     u32 recv_id; // RECV with SELECT: which receive buffer holds the bytes; give it back
     void (*done)(struct io_op *op);
+    void *user;        // the owner's own; no engine looks at it
     struct list queue; // the engine's
 };
 
