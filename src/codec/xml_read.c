@@ -68,7 +68,8 @@ static struct bytes name_intern(struct xml_reader *r, const char *qualified)
             return r->names[i];
         }
     }
-    if (r->names_len == XML_NAMES_MAX || name.len == 0) {
+    bool is_qualified_twice = memchr(name.data, ':', name.len) != NULL;
+    if (r->names_len == XML_NAMES_MAX || name.len == 0 || is_qualified_twice) {
         reader_fail(r, ERR_S3_MALFORMED_XML);
         return BYTES_NONE;
     }

@@ -143,6 +143,7 @@ static void test_refused(void **state)
         "<a>\xff</a>",
         "<a>\xc0\x80</a>",
         "<a:/>",
+        "<a:b:c/>",
         "<?xml version=\"1.0\" encoding=\"made-up\"?><a/>",
         "<!DOCTYPE a><a/>",
         "<!DOCTYPE a [<!ENTITY e \"x\">]><a>&e;</a>",
