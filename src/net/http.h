@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "core/fiber.h"
+#include "net/http_header.h"
 
 #define HTTP_HEAD_BYTES_MAX    (32 * KIB)
 #define HTTP_TARGET_BYTES_MAX  (16 * KIB)
@@ -22,11 +23,6 @@ enum http_method {
     HTTP_DELETE,
     HTTP_OPTIONS,
     HTTP_METHOD_OTHER,
-};
-
-struct http_header {
-    struct bytes name;  // as sent; compare without case
-    struct bytes value; // without surrounding blanks
 };
 
 struct http_server;
@@ -46,6 +42,7 @@ struct http_exchange {
     bool is_chunked;    // transfer-encoding: chunked
     bool expects_continue;
     bool is_tls;
+    bool is_http_1_0;
     bool is_keep_alive; // the handler may clear it
     struct arena arena; // the request's memory, bounded by HTTP_REQUEST_ARENA_MAX
     const char *peer;   // "address:port"
@@ -70,15 +67,21 @@ MAY_WAIT enum err http_body_read_full(struct http_exchange *x, void *buf, size_t
 bool http_body_is_done(const struct http_exchange *x);
 
 #define HTTP_LENGTH_CHUNKED UINT64_MAX
-// Collects headers; name and value are copied. After start: asserts.
+// Collects headers; name and value are copied, at most HTTP_RESPONSE_HEAD_BYTES_MAX of them in all
+// (past that http_response_start fails). A control byte in a value becomes a blank, so that nothing
+// a client chose can split the response. After start: asserts.
+#define HTTP_RESPONSE_HEAD_BYTES_MAX (64 * KIB)
 void http_response_header(struct http_exchange *x, const char *name, struct bytes value);
 void http_response_header_text(struct http_exchange *x, const char *name, const char *value);
 void http_response_header_u64(struct http_exchange *x, const char *name, u64 value);
 // Fixes status and length. Nothing need be sent yet: the head goes out together with the first
 // write or at the end. With HEAD, 204 and 304 no body is sent whatever is written. content_length:
 // bytes, or HTTP_LENGTH_CHUNKED. Server, Date and Connection headers are added by the server.
+// ERR_LIMIT_REACHED when the headers did not fit: they are forgotten, and the handler may start
+// another response.
 enum err http_response_start(struct http_exchange *x, u32 status, u64 content_length) NODISCARD;
-// Sends the bytes; returns when they may be reused. ERR_CLOSED, ERR_PEER_TIMEOUT.
+// Sends the bytes; returns when they may be reused. ERR_CLOSED, ERR_PEER_TIMEOUT. More bytes than
+// the response promised: asserts.
 MAY_WAIT enum err http_response_write(struct http_exchange *x, struct bytes data) NODISCARD;
 // Status, headers so far and the whole body in one send.
 MAY_WAIT enum err http_response_send(struct http_exchange *x, u32 status,
@@ -98,7 +101,7 @@ typedef void (*http_handler_fn)(void *arg, struct http_exchange *x);
 typedef size_t (*http_error_fn)(void *arg, enum err e, char *out, size_t cap);
 
 struct http_server_options {
-    int listen_fd; // bound and listening, this core's own (http_listen)
+    int listen_fd; // bound and listening, this core's own (http_listen); the server closes it
     http_handler_fn handler;
     http_error_fn error_body; // NULL: empty body
     void *arg;
