@@ -38,6 +38,18 @@ MAY_WAIT enum err meta_open(struct store *store, const struct meta_options *opti
                             struct meta **out) NODISCARD;
 MAY_WAIT void meta_close(struct meta *m);
 
+// What is alive on the calling core: for status and for tests that look for leaks.
+struct meta_usage {
+    u64 writers; // object_write_begin without finish or abort
+    u64 readers; // object_open without close
+    u64 commits; // inside the gates of buckets
+    u64 upload_gates;
+    u64 buckets;
+    u64 md5_runs;   // batches hashed
+    u64 md5_pieces; // streams in them: pieces / runs is how well the lanes were filled
+};
+void meta_usage(struct meta *m, struct meta_usage *out);
+
 // ---- buckets
 
 struct bucket {
@@ -146,7 +158,7 @@ MAY_WAIT enum err object_write_begin(struct meta *m, const struct object_write_o
                                      struct object_writer **out) NODISCARD;
 // Where the next bytes go: at least 1 byte of room. Valid until the next call on the writer.
 MAY_WAIT enum err object_write_buffer(struct object_writer *w, u8 **out, size_t *room) NODISCARD;
-// `n` bytes were placed there.
+// `n` bytes were placed there. ERR_S3_ENTITY_TOO_LARGE past size_expected or META_PUT_BYTES_MAX.
 MAY_WAIT enum err object_write_advance(struct object_writer *w, size_t n) NODISCARD;
 struct object_digests {
     u64 size;
@@ -177,15 +189,16 @@ struct object_reader {
     struct object_info info;
     struct attr *attrs; // in the arena
     u32 attr_count;
-    u32 part_count; // 0 for a plain object
-    void *state;    // private
+    u32 part_count;             // 0 for a plain object
+    struct reader_state *state; // private
 };
 // ERR_S3_NO_SUCH_BUCKET, ERR_S3_NO_SUCH_KEY, ERR_CORRUPT. `arena` must outlive the reader. is_head:
 // only info and attrs.
 MAY_WAIT enum err object_open(struct meta *m, struct bytes bucket, struct bytes key, bool is_head,
                               struct arena *arena, struct object_reader *out) NODISCARD;
 // The next verified bytes at `offset`, at most `len`: a view until the next object_read or close.
-// Sequential reads are read ahead. *out has at least 1 byte unless offset == size.
+// Pass all that is wanted as `len` and go on behind what came: what is left of `len` is read ahead
+// meanwhile, and nothing else. *out has at least 1 byte unless offset == size or len == 0.
 MAY_WAIT enum err object_read(struct object_reader *r, u64 offset, u64 len,
                               struct bytes *out) NODISCARD;
 // Part `number` (1-based position for a completed upload: its part number) of the object.
