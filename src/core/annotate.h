@@ -40,6 +40,10 @@ static inline void annotate_stack_made(struct fiber *f)
 #ifdef LEAT_TSAN
     f->tsan = __tsan_create_fiber(0);
 #endif
+#ifdef LEAT_ASAN
+    // What stood at these addresses before may have left marks that outlived its unmapping.
+    __asan_unpoison_memory_region(f->stack, FIBER_STACK_BYTES);
+#endif
 }
 
 static inline void annotate_stack_gone(struct fiber *f)

@@ -58,11 +58,12 @@ void runtime_destroy(struct runtime *rt)
 {
     ASSERT_MAGIC(rt, RUNTIME_MAGIC);
     group_deinit(&rt->main_group);
-    for (u32 i = 0; i < rt->cores; i++) {
-        reactor_destroy(rt->reactors[i]);
-    }
+    // The helpers first: one may have posted its last message and be about to wake its reactor.
     if (rt->blocking != NULL) {
         blocking_pool_destroy(rt->blocking);
+    }
+    for (u32 i = 0; i < rt->cores; i++) {
+        reactor_destroy(rt->reactors[i]);
     }
     rt->magic = 0;
     free(rt);

@@ -63,5 +63,5 @@ void sys_cpu_pick(const cpu_set_t *allowed, u32 index, cpu_set_t *out)
             return;
         }
     }
-    ASSERT(!"the set has as many CPUs as it counts");
+    assert_fail(__FILE__, __LINE__, "the set has as many CPUs as it counts");
 }

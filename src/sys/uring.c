@@ -76,7 +76,7 @@ static u32 chain_length(const struct uring *u)
             return n;
         }
     }
-    ASSERT(!"a linked operation without its follower");
+    assert_fail(__FILE__, __LINE__, "a linked operation without its follower");
     return n;
 }
 

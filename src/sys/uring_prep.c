@@ -71,7 +71,7 @@ void uring_prep(struct uring *u, struct io_uring_sqe *sqe, struct io_op *op)
         io_uring_prep_cancel64(sqe, (u64)(uintptr_t)op->target, 0);
         break;
     default:
-        ASSERT(!"unknown kind of I/O operation");
+        assert_fail(__FILE__, __LINE__, "unknown kind of I/O operation");
     }
     if ((op->flags & IO_FLAG_LINK) != 0) {
         sqe->flags |= IOSQE_IO_LINK;
