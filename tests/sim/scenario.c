@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drawing a run from its seed and living it (see scenario.h).
+//
+// A life: open the store (which recovers), compare every key with the model, let clients work, then
+// end: by a close, by the end of the process, or by a power loss at some flush or completion,
+// perhaps while still recovering. Between two lives bits may flip.
+#include "scenario.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim_random.h"
+#include "trace.h"
+
+#define LIVES_MAX 6
+#define BUF_BYTES (24 * MIB)
+
+// What may go wrong in a life besides its end.
+enum trouble {
+    TROUBLE_NONE,
+    TROUBLE_IO_ERRORS,
+    TROUBLE_FLIPPED_BITS, // before it starts
+    TROUBLE_MISDIRECTED,
+};
+
+static void draw_world(struct world *w)
+{
+    u64 *random = &w->random;
+    w->drives = 1 + (u32)draw(random, WORLD_DRIVES_MAX);
+    w->pg_count = 1u << (2 + draw(random, 3));
+    w->is_large = draw(random, 40) == 0;
+    w->segment_bytes = (u64)(w->is_large ? 4 : 1 + draw(random, 3)) * 256 * KIB;
+    w->segment_bytes *= w->is_large ? 4 : 1;
+    u64 segments = draw_percent(random, 40) ? 10 + draw(random, 10) : 24 + draw(random, 40);
+    w->drive_bytes = segments * w->segment_bytes;
+    w->cache_bytes = draw_percent(random, 60) ? 2 * MIB : 0;
+    w->clients = w->run.is_plain ? 1 : 1 + (u32)draw(random, 6);
+    w->client_ops = 10 + (u32)draw(random, draw_percent(random, 20) ? 120 : 40);
+    w->delete_percent = 10 + (u32)draw(random, 30);
+    w->is_extent_heavy = draw_percent(random, 50);
+    u32 keys = draw_percent(random, 30) ? 200 + (u32)draw(random, 200) : 16 + (u32)draw(random, 60);
+    model_init(&w->model, keys, random);
+    w->disk = sim_disk_create(draw_percent(random, 50) ? 0 : w->drive_bytes + MIB);
+    ASSERT(w->disk != NULL);
+    trace("drives %u, pgs %u, segments %llu of %llu KiB, keys %u, clients %u of %u ops", w->drives,
+          w->pg_count, (unsigned long long)segments, (unsigned long long)(w->segment_bytes / KIB),
+          keys, w->clients, w->client_ops);
+}
+
+// How this life ends, and what the drives do in it.
+static void draw_life(struct world *w, enum trouble trouble, bool is_last)
+{
+    u64 *random = &w->random;
+    w->cores = 1 + (u32)draw(random, WORLD_CORES_MAX);
+    w->sim = (struct sim_options){.seed = draw_word(random), .sabotage = w->run.sabotage};
+    w->sim.short_ppm = w->run.is_plain ? 0 : (u32)draw(random, 2) * 20000;
+    w->sim.is_kill = draw_percent(random, 25);
+    u64 flushes = MAX(w->flushes_last, (u64)20);
+    u64 how = draw(random, 100);
+    if (w->run.crash_at_flush != 0 && !is_last) {
+        w->sim.crash_at_flush = w->run.crash_at_flush;
+        w->sim.is_crash_after = w->run.is_crash_after;
+        w->sim.is_kill = false;
+    } else if (!is_last && !w->run.is_plain && how < 60) {
+        w->sim.crash_at_flush = 1 + draw(random, how < 10 ? 12 : flushes);
+        w->sim.is_crash_after = draw_percent(random, 50);
+    } else if (!is_last && !w->run.is_plain && how < 85) {
+        w->sim.crash_at_event = 1 + draw(random, how < 65 ? 60 : flushes * 4);
+    }
+    if (trouble == TROUBLE_IO_ERRORS) {
+        w->sim.read_error_ppm = draw_percent(random, 50) ? 3000 : 0;
+        w->sim.write_error_ppm = draw_percent(random, 50) ? 1500 : 0;
+        w->sim.flush_error_ppm = draw_percent(random, 50) ? 3000 : 0;
+    }
+    w->sim.misdirect_ppm = trouble == TROUBLE_MISDIRECTED ? 5000 : 0;
+    trace("life %u: cores %u, crash at flush %llu %s, at event %llu, %s, trouble %d", w->life,
+          w->cores, (unsigned long long)w->sim.crash_at_flush,
+          w->sim.is_crash_after ? "after" : "before", (unsigned long long)w->sim.crash_at_event,
+          w->sim.is_kill ? "kill" : "power", (int)trouble);
+}
+
+// Which core owns which key in this life.
+static void keys_distribute(struct world *w)
+{
+    memset(w->mine_count, 0, sizeof(w->mine_count));
+    for (u32 i = 0; i < w->model.key_count; i++) {
+        struct model_key *k = &w->model.keys[i];
+        u32 pg = store_pg_of(w->store, model_name(k));
+        CHECK(k->pg == UINT32_MAX || k->pg == pg, "a key moved from PG %u to %u", k->pg, pg);
+        k->pg = pg;
+        u32 core = store_pg_core(w->store, pg);
+        CHECK(core < w->cores, "PG %u is owned by core %u of %u", pg, core, w->cores);
+        w->mine[core][w->mine_count[core]++] = (u16)i;
+    }
+}
+
+static void clients_fiber(void *arg)
+{
+    clients_run(arg);
+}
+
+static void call_all(struct world *w, fiber_fn fn)
+{
+    enum err e = core_call_all(fn, w);
+    CHECK(e == OK, "core_call_all: %s", err_name(e));
+}
+
+// Cursors and counts of a store that nobody writes to.
+MAY_WAIT static void scan_all(struct world *w)
+{
+    w->keys_counted = 0;
+    call_all(w, verify_scan);
+    u64 present = 0;
+    for (u32 i = 0; i < w->model.key_count; i++) {
+        present += model_acked(&w->model.keys[i])->is_present;
+    }
+    CHECK(w->keys_counted == present, "the store counts %llu keys instead of %llu",
+          (unsigned long long)w->keys_counted, (unsigned long long)present);
+}
+
+// After recovery.
+MAY_WAIT static void verify_all(struct world *w, u64 warnings_before)
+{
+    w->model.is_warned = trace_warnings() > warnings_before;
+    call_all(w, verify_core);
+    if (!world_is_crashed(w)) {
+        model_restart_settle(&w->model);
+        w->is_verified = true;
+        scan_all(w);
+    }
+}
+
+static void life_fiber(void *arg)
+{
+    struct world *w = arg;
+    static const char *const paths[WORLD_DRIVES_MAX] = {"d0", "d1", "d2"};
+    struct store_options o = {
+        .drives = paths,
+        .drive_count = w->drives,
+        .pg_count = w->pg_count,
+        .segment_bytes = w->segment_bytes,
+        .drive_bytes_max = w->drive_bytes,
+        .cache_bytes = w->cache_bytes,
+    };
+    u64 warnings = trace_warnings();
+    enum err e = store_open(&o, &w->store);
+    if (e != OK) {
+        bool is_explained = w->is_damaged && trace_warnings() > warnings;
+        bool is_faulty =
+            w->sim.read_error_ppm + w->sim.write_error_ppm + w->sim.flush_error_ppm > 0;
+        CHECK(world_is_crashed(w) || is_explained || is_faulty, "store_open: %s", err_name(e));
+        trace("store_open: %s, as may be", err_name(e));
+        return;
+    }
+    keys_distribute(w);
+    verify_all(w, warnings);
+    if (!world_is_crashed(w)) {
+        call_all(w, clients_fiber);
+    }
+    if (!world_is_crashed(w) && draw_percent(&w->random, 30)) {
+        e = store_compact_all(w->store);
+        trace("compact_all at the end: %s", err_name(e));
+    }
+    if (!world_is_crashed(w)) {
+        scan_all(w);
+    }
+    store_close(w->store);
+}
+
+// One life of the process.
+static void life_run(struct world *w)
+{
+    enum err e = sim_create(w->disk, &w->sim, &w->sys);
+    CHECK(e == OK, "sim_create: %s", err_name(e));
+    struct runtime_options o = {
+        .cores = w->cores,
+        .fibers_max = 256,
+        .buf_bytes = w->is_large ? 4 * BUF_BYTES : BUF_BYTES,
+        .is_single_thread = true,
+        .schedule_seed = w->sim.seed | 1,
+    };
+    struct runtime *rt;
+    e = runtime_create(w->sys, &o, &rt);
+    CHECK(e == OK, "runtime_create: %s", err_name(e));
+    w->is_verified = false;
+    e = runtime_run(rt, life_fiber, w);
+    CHECK(e == OK, "runtime_run: %s", err_name(e));
+    runtime_destroy(rt);
+    struct sim_stats s;
+    sim_stats(w->sys, &s);
+    trace("life %u ended: %llu flushes, %llu writes, %llu reads, %s", w->life,
+          (unsigned long long)s.flushes, (unsigned long long)s.writes, (unsigned long long)s.reads,
+          s.is_crashed ? "crashed" : "closed");
+    w->flushes_last = s.flushes;
+    w->sys->ops->destroy(w->sys);
+    w->sys = NULL;
+}
+
+// Damage of the medium between two lives.
+static void flip_bits(struct world *w)
+{
+    u32 count = 1 + (u32)draw(&w->random, 3);
+    for (u32 i = 0; i < count; i++) {
+        char place[600];
+        if (sim_disk_flip_bit(w->disk, &w->random, place, sizeof(place))) {
+            trace("a bit flipped in %s", place);
+            w->is_damaged = true;
+            w->model.is_lenient = true;
+            w->model.needs_warning = true;
+        }
+    }
+}
+
+static enum trouble draw_trouble(struct world *w)
+{
+    u64 kind = draw(&w->random, 100);
+    if (w->run.is_plain || w->run.crash_at_flush != 0 || w->run.sabotage != SIM_BREAK_NONE) {
+        return TROUBLE_NONE;
+    }
+    return kind < 70   ? TROUBLE_NONE
+           : kind < 80 ? TROUBLE_IO_ERRORS
+           : kind < 92 ? TROUBLE_FLIPPED_BITS
+                       : TROUBLE_MISDIRECTED;
+}
+
+static struct world *world_create(u64 seed, const struct run_options *options)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    ASSERT(w != NULL);
+    w->seed = seed;
+    w->random = seed * 0x9e3779b97f4a7c15u;
+    w->run = *options;
+    trace_start(seed, options->is_verbose);
+    draw_world(w);
+    return w;
+}
+
+static void world_destroy(struct world *w)
+{
+    sim_disk_destroy(w->disk);
+    model_deinit(&w->model);
+    free(w);
+}
+
+void scenario_run(u64 seed, const struct run_options *options)
+{
+    struct world *w = world_create(seed, options);
+    u32 lives = options->lives != 0 ? options->lives : 3 + (u32)draw(&w->random, LIVES_MAX - 2);
+    enum trouble trouble = draw_trouble(w);
+    u32 when = 1 + (u32)draw(&w->random, lives - 1); // the life that has the trouble
+    for (w->life = 0; w->life < lives; w->life++) {
+        enum trouble now = w->life == when ? trouble : TROUBLE_NONE;
+        if (now == TROUBLE_FLIPPED_BITS) {
+            flip_bits(w);
+        }
+        draw_life(w, now, w->life + 1 == lives);
+        if (now == TROUBLE_MISDIRECTED) {
+            w->is_damaged = true; // reads in this life may find the damage
+        }
+        life_run(w);
+        if (now == TROUBLE_MISDIRECTED) {
+            w->model.is_lenient = true;
+        }
+    }
+    world_destroy(w);
+}
+
+u64 scenario_count_flushes(u64 seed)
+{
+    struct run_options o = {.crash_at_flush = UINT64_MAX};
+    struct world *w = world_create(seed, &o);
+    draw_life(w, TROUBLE_NONE, false);
+    life_run(w);
+    u64 flushes = w->flushes_last;
+    world_destroy(w);
+    return flushes;
+}
