@@ -161,34 +161,57 @@ static void level_close(struct walk *w)
     value_end(w);
 }
 
+// Is the key at w->path a list or a mapping of its own?
+static bool has_children(const struct walk *w)
+{
+    size_t len = strlen(w->path);
+    for (size_t i = 0; i < ARRAY_LEN(known_paths); i++) {
+        const char *path = known_paths[i];
+        if (strncmp(path, w->path, len) == 0 && (path[len] == '.' || path[len] == '[')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A scalar is a key, the value of the key before, or an entry of a list.
+static enum err scalar_take(struct walk *w, const yaml_event_t *event, u32 line)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    struct level *top = w->depth > 0 ? &w->levels[w->depth - 1] : NULL;
+    if (strlen(text) != event->data.scalar.length) {
+        return config_fail(w->error, "line %u: a zero byte", line);
+    }
+    if (top == NULL) {
+        return text[0] == 0
+                   ? OK // an empty document
+                   : config_fail(w->error, "line %u: a mapping of keys is expected here", line);
+    }
+    if (!top->is_list && !top->wants_value) {
+        return key_read(w, text, line);
+    }
+    if (has_children(w)) {
+        return config_fail(w->error, "key '%s' at line %u must be %s", w->path, line,
+                           config_key_help(w->path));
+    }
+    TRY(value_begin(w, line));
+    value_end(w);
+    return OK;
+}
+
 static enum err event_take(struct walk *w, const yaml_event_t *event)
 {
     u32 line = (u32)event->start_mark.line + 1;
     switch (event->type) {
-    case YAML_SCALAR_EVENT: {
-        const char *text = (const char *)event->data.scalar.value;
-        struct level *top = w->depth > 0 ? &w->levels[w->depth - 1] : NULL;
-        if (top == NULL) {
-            return config_fail(w->error, "line %u: a mapping of keys is expected here", line);
-        }
-        if (strlen(text) != event->data.scalar.length) {
-            return config_fail(w->error, "line %u: a zero byte", line);
-        }
-        if (!top->is_list && !top->wants_value) {
-            return key_read(w, text, line);
-        }
-        TRY(value_begin(w, line));
-        value_end(w);
-        return OK;
-    }
+    case YAML_SCALAR_EVENT:
+        return scalar_take(w, event, line);
     case YAML_MAPPING_START_EVENT:
+    case YAML_SEQUENCE_START_EVENT:
         if (w->depth > 0 && !w->levels[w->depth - 1].is_list &&
             !w->levels[w->depth - 1].wants_value) {
             return config_fail(w->error, "line %u: a key must be a plain word", line);
         }
-        return level_open(w, false, line);
-    case YAML_SEQUENCE_START_EVENT:
-        return level_open(w, true, line);
+        return level_open(w, event->type == YAML_SEQUENCE_START_EVENT, line);
     case YAML_MAPPING_END_EVENT:
     case YAML_SEQUENCE_END_EVENT:
         level_close(w);
