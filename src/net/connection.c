@@ -40,11 +40,17 @@ static void send_start(struct connection *c)
 
 // ---- time
 
+// The loop reads the clock before it sleeps in the I/O engine, so in a completion core_now_ns may
+// be as old as the sleep was long; in a fiber it is of this turn.
+static u64 present_ns(void)
+{
+    return fiber_current() != NULL ? core_now_ns() : sys_mono_ns(core_sys());
+}
+
 // A quarter of lateness is accepted so that the timer need not be moved for every request.
 void connection_limit_set(struct connection *c, u64 timeout_ns, enum err e)
 {
-    u64 now = core_now_ns();
-    c->limit_ns = now + timeout_ns;
+    c->limit_ns = present_ns() + timeout_ns;
     c->limit_error = e;
     if (!timer_is_armed(&c->timer) || c->timer.at_ns > c->limit_ns + timeout_ns / 4) {
         timer_arm(&c->timer, c->limit_ns);
@@ -252,7 +258,7 @@ static void become_idle(struct connection *c)
 static void exchange_begin(struct connection *c)
 {
     struct exchange *e = c->exchange;
-    e->x.started_ns = core_now_ns();
+    e->x.started_ns = present_ns();
     e->x.peer = c->peer;
     e->x.is_tls = c->ssl != NULL;
     e->x.status = 0;

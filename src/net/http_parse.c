@@ -69,6 +69,11 @@ static bool is_digit(u8 c)
     return c >= '0' && c <= '9';
 }
 
+static bool is_alnum(u8 c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
 // Checks the end of the request line and leaves in *method the word it begins with.
 static enum err request_line_check(struct bytes head, struct bytes *method, bool *is_1_0)
 {
@@ -80,6 +85,11 @@ static enum err request_line_check(struct bytes head, struct bytes *method, bool
         return ERR_HTTP_BAD_REQUEST;
     }
     *method = BYTES(head.data, (size_t)(blank - head.data));
+    for (size_t i = 0; i < method->len; i++) {
+        if (!is_alnum(method->data[i]) && method->data[i] != '-' && method->data[i] != '_') {
+            return ERR_HTTP_BAD_REQUEST;
+        }
+    }
     const u8 *version = end - VERSION_BYTES;
     if (version[-1] != ' ' || memcmp(version, "HTTP/", 5) != 0 || !is_digit(version[5]) ||
         version[6] != '.' || !is_digit(version[7])) {
@@ -90,6 +100,15 @@ static enum err request_line_check(struct bytes head, struct bytes *method, bool
     }
     *is_1_0 = version[7] == '0';
     return OK;
+}
+
+// The request line is a method, a target and a version with one blank between each; llhttp 8.1 lets
+// several pass.
+static bool target_is_alone(struct bytes head, struct bytes method, struct bytes target)
+{
+    const u8 *end = target.data + target.len;
+    return target.data == method.data + method.len + 1 && end < head.data + head.len &&
+           end[0] == ' ' && end[1 + VERSION_BYTES] == '\r';
 }
 
 static enum http_method method_of(struct bytes text)
@@ -146,6 +165,12 @@ static enum err facts_collect(struct http_header *headers, u32 count, struct hea
 {
     for (u32 i = 0; i < count; i++) {
         struct http_header *h = &headers[i];
+        if (h->name.len == 0) {
+            return ERR_HTTP_BAD_REQUEST; // llhttp 8.1 lets ": value" pass
+        }
+        if (h->value.data == NULL) {
+            h->value.data = h->name.data + h->name.len; // present, though empty
+        }
         value_trim(&h->value);
         switch (h->name.len) {
         case 4:
@@ -174,8 +199,7 @@ static bool host_is_valid(struct bytes host)
 {
     for (size_t i = 0; i < host.len; i++) {
         u8 c = host.data[i];
-        bool is_alnum = is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!is_alnum && memchr("-._~:[]%!$&'()*+;=", c, 18) == NULL) {
+        if (!is_alnum(c) && memchr("-._~:[]%!$&'()*+;=", c, 18) == NULL) {
             return false;
         }
     }
@@ -245,6 +269,9 @@ enum err http_head_parse(struct bytes head, struct http_header *headers, struct 
     }
     struct llhttp_head parsed = {.headers = headers, .headers_max = HTTP_HEADERS_MAX};
     TRY(llhttp_head_parse(head, &parsed));
+    if (!target_is_alone(head, x->method_text, parsed.target)) {
+        return ERR_HTTP_BAD_REQUEST;
+    }
     if (parsed.target.len > HTTP_TARGET_BYTES_MAX) {
         return ERR_HTTP_URI_TOO_LONG;
     }

@@ -144,7 +144,7 @@ static void accept_done(struct io_op *op)
         connection_admit(s, n);
     } else if (n == -EMFILE || n == -ENFILE || n == -ENOMEM || n == -ENOBUFS) {
         LOG_WARN("http_accept_failed", "errno=%d hint=\"raise the limit of open files\"", -n);
-        timer_arm(&s->accept_retry, core_now_ns() + HTTP_ACCEPT_RETRY_NS);
+        timer_arm(&s->accept_retry, sys_mono_ns(core_sys()) + HTTP_ACCEPT_RETRY_NS);
         return;
     }
     accept_start(s); // the other errors are the failed connection's own
