@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator on core 0: picks segments by what freeing them would gain, has every core move
+// its share out, erases the segment durably, and only then lets its dead records go from the books.
+// A crash at any point leaves either the old segment or both copies, which is the same to recovery.
+#include "store/compaction.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "core/mailbox.h"
+#include "core/metrics.h"
+#include "store/evacuate.h"
+
+#define SHORT_GAIN_DIVISOR 16 // when space is short, a segment is worth it that gains this part
+
+// One drive in one pass. Only segments that were sealed when it began are looked at, and each once:
+// a pass ends.
+struct compaction {
+    struct store *store;
+    struct drive *drive;
+    u64 *live_bytes;  // by segment, over all cores
+    u8 *is_candidate; // by segment
+    u32 segment;      // for calls on all cores
+};
+
+// ---- choosing
+
+MAY_WAIT static void live_on_core(void *arg)
+{
+    struct compaction *c = arg;
+    struct shard *sh = shard_here(c->store);
+    const struct shard_drive *sd = &sh->drives[c->drive->super.drive_index];
+    for (u32 id = 0; id < c->drive->segments_max; id++) {
+        c->live_bytes[id] += sd->live_bytes[id];
+    }
+}
+
+// One core after the other: they add into the same array.
+MAY_WAIT static enum err live_gather(struct compaction *c)
+{
+    memset(c->live_bytes, 0, c->drive->segments_max * sizeof(*c->live_bytes));
+    for (u32 core = 0; core < c->store->cores; core++) {
+        TRY(core_call(core, live_on_core, c));
+    }
+    return OK;
+}
+
+// The candidate whose freeing gains most, if it is worth it.
+static struct segment *segment_choose(const struct compaction *c)
+{
+    struct drive *d = c->drive;
+    u64 room = d->segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_TRAILER_BYTES;
+    u64 least = room * c->store->compact_percent / 100;
+    if (drive_is_short(d)) {
+        least = MIN(least, room / SHORT_GAIN_DIVISOR);
+    }
+    struct segment *best = NULL;
+    u64 best_gain = least;
+    for (u32 id = 0; id < d->segments_max; id++) {
+        struct segment *seg = &d->segments[id];
+        if (!c->is_candidate[id] || seg->state != SEGMENT_SEALED) {
+            continue;
+        }
+        u64 gain = room - MIN(room, c->live_bytes[id]);
+        if (gain > best_gain) {
+            best = seg;
+            best_gain = gain;
+        }
+    }
+    return best;
+}
+
+// ---- freeing one segment
+
+MAY_WAIT static void readers_on_core(void *arg)
+{
+    struct compaction *c = arg;
+    struct shard *sh = shard_here(c->store);
+    fiber_shield_enter();
+    evacuate_wait_readers(&sh->drives[c->drive->super.drive_index], c->segment);
+    fiber_shield_leave();
+}
+
+MAY_WAIT static enum err segment_move(struct compaction *c, struct segment *seg,
+                                      const struct footer *f)
+{
+    bool is_stuck = false;
+    TRY(footer_each_block(c->store, c->drive, seg, f, evacuate_block, &is_stuck));
+    if (is_stuck) {
+        LOG_ERROR("segment_stuck",
+                  "drive=%s segment=%u hint=\"it holds damaged objects and is kept as it is\"",
+                  c->drive->path, seg->id);
+        drive_segment_break(c->drive, seg);
+        return ERR_CORRUPT;
+    }
+    c->segment = seg->id;
+    return core_call_all(readers_on_core, c);
+}
+
+MAY_WAIT static enum err segment_free(struct compaction *c, struct segment *seg, struct footer *f)
+{
+    bool is_scanned;
+    TRY(recovery_footer_load(c->drive, seg, f, &is_scanned));
+    bool is_suspect = seg->is_suspect || f->is_suspect || is_scanned;
+    TRY(segment_move(c, seg, f));
+    enum err e = drive_segment_erase(c->drive, seg);
+    if (e != OK) {
+        // It may be erased or not: nothing may be counted on it until the next start.
+        LOG_ERROR("segment_erase", "drive=%s segment=%u error=%s", c->drive->path, seg->id,
+                  err_name(e));
+        drive_segment_break(c->drive, seg);
+        return e;
+    }
+    if (!is_suspect) {
+        // When entries may be missing or new, tombstones stay until the next start counts anew.
+        e = footer_each_block(c->store, c->drive, seg, f, evacuate_forget_block, NULL);
+        if (e != OK) {
+            LOG_WARN("shadows_kept", "drive=%s segment=%u error=%s", c->drive->path, seg->id,
+                     err_name(e));
+        }
+    }
+    drive_segment_release(c->drive, seg);
+    metric_add(METRIC_STORE_COMPACTIONS, 1);
+    LOG_DEBUG("segment_compacted", "drive=%s segment=%u", c->drive->path, seg->id);
+    return OK;
+}
+
+// ---- passes
+
+MAY_WAIT static enum err drive_compact(struct compaction *c)
+{
+    struct drive *d = c->drive;
+    for (u32 id = 0; id < d->segments_max; id++) {
+        c->is_candidate[id] = d->segments[id].state == SEGMENT_SEALED;
+    }
+    for (;;) {
+        TRY(live_gather(c));
+        struct segment *seg = segment_choose(c);
+        if (seg == NULL) {
+            return OK;
+        }
+        c->is_candidate[seg->id] = 0;
+        struct footer f;
+        footer_init(&f);
+        enum err e = segment_free(c, seg, &f);
+        footer_deinit(&f);
+        if (e != OK && e != ERR_CORRUPT) {
+            return e;
+        }
+        if (fiber_is_cancelled()) {
+            return ERR_CANCELLED;
+        }
+    }
+}
+
+MAY_WAIT static enum err pass_locked(struct store *s)
+{
+    enum err result = OK;
+    for (u32 i = 0; i < s->drive_count; i++) {
+        struct compaction *c = calloc(1, sizeof(*c));
+        if (c == NULL) {
+            return ERR_NO_MEMORY;
+        }
+        c->store = s;
+        c->drive = s->drives[i];
+        u32 segments = MAX(c->drive->segments_max, 1u);
+        c->live_bytes = calloc(segments, sizeof(*c->live_bytes));
+        c->is_candidate = calloc(segments, 1);
+        enum err e = ERR_NO_MEMORY;
+        if (c->live_bytes != NULL && c->is_candidate != NULL) {
+            e = drive_compact(c);
+        }
+        free(c->live_bytes);
+        free(c->is_candidate);
+        free(c);
+        result = result == OK ? e : result;
+    }
+    return result;
+}
+
+MAY_WAIT static enum err compaction_pass(struct store *s)
+{
+    TRY(fiber_mutex_lock(&s->compact_mutex));
+    enum err e = pass_locked(s);
+    fiber_mutex_unlock(&s->compact_mutex);
+    return e;
+}
+
+MAY_WAIT void compaction_run(struct store *s)
+{
+    fiber_set_deadline(0);
+    while (event_wait(&s->compact_wanted) == OK) {
+        event_init(&s->compact_wanted);
+        enum err e = compaction_pass(s);
+        if (e != OK && e != ERR_CANCELLED) {
+            LOG_WARN("compaction", "error=%s", err_name(e));
+        }
+    }
+}
+
+MAY_WAIT enum err store_compact_all(struct store *s)
+{
+    ASSERT(core_id() == 0);
+    return compaction_pass(s);
+}
