@@ -26,7 +26,7 @@ struct buf {
 // NULL when the core's memory is used up or bytes > BUF_BYTES_MAX.
 struct buf *buf_get(size_t bytes);
 // Waits for memory, FIFO among waiters of this core. ERR_LIMIT_REACHED when too many wait already.
-#define BUF_WAITERS_MAX 4096
+#define BUF_WAITERS_MAX 1024
 MAY_WAIT enum err buf_get_wait(size_t bytes, struct buf **out) NODISCARD;
 void buf_ref(struct buf *b);
 void buf_put(struct buf *b); // NULL is allowed; any core

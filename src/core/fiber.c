@@ -17,7 +17,7 @@
 
 struct fiber *fiber_current(void)
 {
-    struct reactor *r = reactor_current();
+    struct reactor *r = reactor_tls;
     return r == NULL ? NULL : r->current;
 }
 

@@ -126,6 +126,10 @@ struct runtime {
 };
 
 // reactor.c
+// The one thread-local of the program: which reactor runs here. It is addressed directly (initial
+// exec), because every wait, timer and metric looks at it.
+extern _Thread_local struct reactor *reactor_tls
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
 void reactor_set_current(struct reactor *r);
 void reactor_turn(struct reactor *r, bool is_sleep_allowed);
 bool reactor_is_busy(const struct reactor *r);
@@ -134,7 +138,7 @@ u64 schedule_draw(struct runtime *rt, u64 below);
 // The reactor of the caller, which must be on one.
 static inline struct reactor *reactor_here(void)
 {
-    struct reactor *r = reactor_current();
+    struct reactor *r = reactor_tls;
     ASSERT_MAGIC(r, REACTOR_MAGIC);
     return r;
 }

@@ -52,7 +52,7 @@ static void cell_add(u64 *cell, u64 n)
 
 void metric_add(enum metric m, i64 n)
 {
-    struct reactor *r = reactor_current();
+    struct reactor *r = reactor_tls;
     if (r != NULL) {
         ASSERT(metric_infos[m].kind != KIND_HISTOGRAM);
         cell_add(&r->cells[metric_infos[m].cell], (u64)n);
@@ -61,7 +61,7 @@ void metric_add(enum metric m, i64 n)
 
 void metric_set(enum metric m, i64 value)
 {
-    struct reactor *r = reactor_current();
+    struct reactor *r = reactor_tls;
     if (r != NULL) {
         ASSERT(metric_infos[m].kind == KIND_GAUGE);
         __atomic_store_n(&r->cells[metric_infos[m].cell], (u64)value, __ATOMIC_RELAXED);
@@ -70,7 +70,7 @@ void metric_set(enum metric m, i64 value)
 
 void metric_observe_ns(enum metric m, u64 duration_ns)
 {
-    struct reactor *r = reactor_current();
+    struct reactor *r = reactor_tls;
     if (r == NULL) {
         return;
     }

@@ -9,17 +9,16 @@
 
 #include <string.h>
 
-// The one thread-local of the program: which reactor runs here.
-static _Thread_local struct reactor *current_reactor;
+_Thread_local struct reactor *reactor_tls;
 
 struct reactor *reactor_current(void)
 {
-    return current_reactor;
+    return reactor_tls;
 }
 
 void reactor_set_current(struct reactor *r)
 {
-    current_reactor = r;
+    reactor_tls = r;
 }
 
 struct runtime *reactor_runtime(struct reactor *r)

@@ -188,7 +188,7 @@ static void wait_limit_body(void *arg)
 static void test_waiters_are_limited(void **state)
 {
     (void)state;
-    run_with((struct runtime_options){.cores = 1, .buf_bytes = 1, .fibers_max = 8192},
+    run_with((struct runtime_options){.cores = 1, .buf_bytes = 1, .fibers_max = 2048},
              wait_limit_body, NULL);
 }
 

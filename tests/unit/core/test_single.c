@@ -225,7 +225,7 @@ static void test_a_seed_repeats_its_run(void **state)
     static struct story again;
     static struct story other;
     u32 different = 0;
-    for (u64 seed = 0; seed < 50; seed++) {
+    for (u64 seed = 0; seed < 20; seed++) {
         run_story(seed, &first);
         run_story(seed, &again);
         assert_int_equal(first.count, FAKE_CORES * (6 * 4 + 1));
@@ -233,7 +233,7 @@ static void test_a_seed_repeats_its_run(void **state)
         run_story(seed + 1, &other);
         different += memcmp(first.entries, other.entries, sizeof(first.entries)) != 0;
     }
-    assert_true(different >= 49);
+    assert_true(different >= 19);
 }
 
 // Twelve virtual seconds are a handful of jumps, not a wait.

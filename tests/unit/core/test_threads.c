@@ -117,7 +117,7 @@ static void hop_on(void *arg)
     struct hop *h = arg;
     h->cores_seen[core_id()]++;
     h->hops++;
-    if (h->hops < 2000) {
+    if (h->hops < 400) {
         assert_int_equal(core_call((core_id() + 1) % CORES, hop_on, arg), OK);
     }
 }
@@ -127,9 +127,9 @@ static void wake_body(void *arg)
 {
     struct hop *h = arg;
     hop_on(h);
-    assert_int_equal(h->hops, 2000);
+    assert_int_equal(h->hops, 400);
     for (u32 i = 0; i < CORES; i++) {
-        assert_int_equal(h->cores_seen[i], 2000 / CORES);
+        assert_int_equal(h->cores_seen[i], 400 / CORES);
     }
 }
 
@@ -137,7 +137,7 @@ static void test_nested_calls_wake_sleeping_cores(void **state)
 {
     (void)state;
     struct hop h = {0};
-    run_with((struct runtime_options){.cores = CORES, .fibers_max = 600, .is_pinned = true},
+    run_with((struct runtime_options){.cores = CORES, .fibers_max = 128, .is_pinned = true},
              wake_body, &h);
 }
 
