@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs the parts of dev/test, and adds up what they count.
+
+Three builds, each with its own `meson test`:
+  gcc    build/        gcc, release, warnings are errors: suites unit, checks, sim, fuzz
+  asan   build-asan/   clang, AddressSanitizer and UndefinedBehaviorSanitizer: the same suites
+  tsan   build-tsan/   clang, ThreadSanitizer: what crosses cores (TSAN_TESTS)
+Then every executable tests/NAME/run is the part NAME (tests/perf is dev/bench's). It gets
+  LEAT        the release server          LEAT_ASAN   the one with AddressSanitizer
+  LEAT_TSAN   the one with ThreadSanitizer LEAT_BUILD  the folder of the release build
+and prints, as its last line, "N passed, N failed[, N skipped]". Lines with SKIPPED say why.
+"""
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+BUILDS = {
+    "gcc": ("build", "gcc", ["--buildtype=release"]),
+    "asan": ("build-asan", "clang",
+             ["--buildtype=debugoptimized", "-Db_sanitize=address,undefined", "-Db_lundef=false"]),
+    "tsan": ("build-tsan", "clang",
+             ["--buildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false"]),
+}
+# Of a tsan build only tests that start threads are of interest; names of meson tests.
+TSAN_TESTS = re.compile(r"thread|multi|mailbox|runtime|blocking|core|net")
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=0:strict_string_checks=1:abort_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+NOT_PARTS = {"perf"}
+PART_SECONDS_MAX = 20 * 60
+CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
+LOGS = "build/test-logs"
+
+
+class Count:
+    def __init__(self, passed=0, failed=0, skipped=0):
+        self.passed, self.failed, self.skipped = passed, failed, skipped
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self):
+        text = f"{self.passed} passed, {self.failed} failed"
+        return text + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+def run_logged(command, log_path, seconds, env=None, mode="w"):
+    """Runs it with its output in the log and in a process group that ends with it."""
+    with open(log_path, mode) as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            log.write(f"\ntimed out after {seconds} s\n")
+            return 124
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+def tail(log_path, lines=60):
+    with open(log_path, errors="replace") as f:
+        for line in f.read().splitlines()[-lines:]:
+            print("    " + line)
+
+
+def build(name, targets=()):
+    folder, compiler, options = BUILDS[name]
+    log = f"{LOGS}/{name}-build.log"
+    if os.path.exists(f"{folder}/build.ninja"):
+        setup = ["meson", "configure", folder, "-Dtests=true"]
+    else:
+        setup = ["meson", "setup", folder, "-Dtests=true", *options]
+    code = run_logged(setup, log, 300, dict(os.environ, CC=compiler))
+    if code == 0:
+        jobs = str(len(os.sched_getaffinity(0)))
+        code = run_logged(["ninja", "-C", folder, "-j", jobs, *targets], log, PART_SECONDS_MAX,
+                          mode="a")
+    if code != 0:
+        tail(log)
+    return code == 0
+
+
+def meson_tests(name, folder):
+    """Names of the build's tests: all, or for tsan those that start threads."""
+    listed = json.loads(subprocess.run(["meson", "introspect", "--tests", folder], check=True,
+                                       capture_output=True, text=True).stdout)
+    names = [t["name"] for t in listed if name == "gcc" or "checks" not in
+             "".join(t["suite"])]
+    return [n for n in names if name != "tsan" or TSAN_TESTS.search(n)]
+
+
+def count_meson(folder):
+    count = Count()
+    with open(f"{folder}/meson-logs/testlog.json") as f:
+        for line in f:
+            test = json.loads(line)
+            if test["result"] in ("OK", "EXPECTEDFAIL"):
+                count.passed += 1
+            elif test["result"] == "SKIP":
+                count.skipped += 1
+                print(f"    SKIPPED {test['name']}: {test.get('stdout', '').strip()[-200:]}")
+            else:
+                count.failed += 1
+                print(f"    {test['result']} {test['name']}: {' '.join(test['command'])}")
+                text = test.get("stdout", "") + test.get("stderr", "")
+                for text_line in text.splitlines()[-40:]:
+                    print("        " + text_line)
+    return count
+
+
+def run_build(name):
+    folder = BUILDS[name][0]
+    if not build(name):
+        print(f"    the build failed: {LOGS}/{name}-build.log")
+        return Count(failed=1)
+    names = meson_tests(name, folder)
+    if not names:
+        return Count()
+    log_json = f"{folder}/meson-logs/testlog.json"
+    if os.path.exists(log_json):
+        os.unlink(log_json)
+    run_logged(["meson", "test", "-C", folder, "--no-rebuild", "--num-processes",
+                str(len(os.sched_getaffinity(0))), *names], f"{LOGS}/{name}.log",
+               PART_SECONDS_MAX, dict(os.environ, **SANITIZER_ENV))
+    if not os.path.exists(log_json):
+        tail(f"{LOGS}/{name}.log")
+        return Count(failed=1)
+    count = count_meson(folder)
+    missing = len(names) - count.passed - count.failed - count.skipped
+    if missing > 0:
+        print(f"    {missing} of {len(names)} tests did not end: {LOGS}/{name}.log")
+        count.failed += missing
+    return count
+
+
+def run_script(name, script):
+    log = f"{LOGS}/{name}.log"
+    env = dict(os.environ, LEAT_BUILD=os.path.abspath("build"), **SANITIZER_ENV)
+    for variable, key in (("LEAT", "gcc"), ("LEAT_ASAN", "asan"), ("LEAT_TSAN", "tsan")):
+        env[variable] = os.path.abspath(f"{BUILDS[key][0]}/leat")
+    if not os.path.exists(env["LEAT"]) and not build("gcc", ["src/cli/leat"]):
+        return Count(failed=1)
+    code = run_logged([script], log, PART_SECONDS_MAX, env)
+    with open(log, errors="replace") as f:
+        lines = f.read().splitlines()
+    for line in lines:
+        if "SKIPPED" in line:
+            print("    " + line.strip())
+    closing = CLOSING.match(lines[-1].strip()) if lines else None
+    if closing is None:
+        tail(log)
+        print(f"    {script} ended with {code} and no closing line")
+        return Count(failed=1)
+    count = Count(*(int(n or 0) for n in closing.groups()))
+    if code != 0 and count.failed == 0:
+        print(f"    {script} ended with {code}")
+        count.failed = 1
+    if count.failed > 0:
+        tail(log, 120)
+    return count
+
+
+def parts():
+    """(name, function) in the order of running: the release build first, scripts need it."""
+    found = [("gcc", lambda: run_build("gcc"))]
+    for script in sorted(glob.glob("tests/*/run")):
+        name = script.split("/")[1]
+        if name not in NOT_PARTS and os.access(script, os.X_OK):
+            found.append((name, lambda n=name, s=script: run_script(n, s)))
+    found += [(name, lambda n=name: run_build(n)) for name in ("asan", "tsan")]
+    return found
+
+
+def main(argv):
+    available = parts()
+    names = [name for name, _ in available]
+    if argv[1:] == ["--list"]:
+        print("\n".join(names))
+        return 0
+    for wanted in argv[1:]:
+        if wanted not in names:
+            print(f"unknown part '{wanted}'; there are: {' '.join(names)}", file=sys.stderr)
+            return 2
+    os.makedirs(LOGS, exist_ok=True)
+    total = Count()
+    start = time.monotonic()
+    for name, function in available:
+        if argv[1:] and name not in argv[1:]:
+            continue
+        print(f"== {name}", flush=True)
+        part_start = time.monotonic()
+        count = function()
+        total.add(count)
+        print(f"   {name}: {count} in {time.monotonic() - part_start:.0f} s", flush=True)
+    print(f"   all: {time.monotonic() - start:.0f} s")
+    if total.passed + total.failed == 0:
+        print("no test ran")
+        total.failed = 1
+    print(total)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
