@@ -104,6 +104,23 @@ static enum err super_read(struct sys *sys, struct drive *d)
     return e;
 }
 
+// Makes the drive's directory durable in its parent: a store in a directory that a power loss takes
+// away is lost with it.
+static enum err parent_flush(struct sys *sys, const char *drive_path)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof(path), "%s", drive_path);
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') {
+        len--;
+    }
+    while (len > 0 && path[len - 1] != '/') {
+        len--;
+    }
+    path[len] = 0;
+    return sys->ops->dir_flush(sys, len == 0 ? "." : path);
+}
+
 static enum err attach_blocking(struct drive_job *job)
 {
     struct sys *sys = job->sys;
@@ -136,7 +153,7 @@ static enum err attach_blocking(struct drive_job *job)
                                   : "check the directory's permissions");
         return e;
     }
-    return job->has_super ? super_read(sys, d) : OK;
+    return job->has_super ? super_read(sys, d) : parent_flush(sys, d->path);
 }
 
 static void attach_job(void *arg)

@@ -134,11 +134,13 @@ static enum err segments_open_blocking(struct segments_job *job)
     char path[PATH_BYTES];
     snprintf(path, sizeof(path), "%s/" SEGMENT_DIRECTORY, d->path);
     enum err e = sys->ops->dir_create(sys, path);
-    if (e == OK) {
-        TRY(sys->ops->dir_flush(sys, d->path));
-    } else if (e != ERR_EXISTS) {
+    if (e != OK && e != ERR_EXISTS) {
         return e;
     }
+    // Also what is there may be so only in the cache: the process before this one may have ended
+    // between a rename and the flush of the directory.
+    TRY(sys->ops->dir_flush(sys, d->path));
+    TRY(sys->ops->dir_flush(sys, path));
     TRY(sys->ops->dir_list(sys, path, look_at_segment, job));
     TRY(segments_limit(job));
     for (u32 id = 0; id < job->highest; id++) {
