@@ -200,7 +200,7 @@ class Client:
             ["", ";".join(names), payload_hash])
         scope = "%s/%s/s3/aws4_request" % (date[:8], self.region)
         to_sign = "\n".join(["AWS4-HMAC-SHA256", date, scope,
-                             hashlib.sha256(canonical.encode()).hexdigest()])
+                             hashlib.sha256(canonical.encode("latin-1")).hexdigest()])
         signature = hmac.new(self.signing_key(date[:8]), to_sign.encode(),
                              hashlib.sha256).hexdigest()
         headers["authorization"] = ("AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, "
@@ -220,7 +220,7 @@ class Client:
                                "host:" + (host or "127.0.0.1:%d" % self.port), "", "host",
                                "UNSIGNED-PAYLOAD"])
         to_sign = "\n".join(["AWS4-HMAC-SHA256", date, scope,
-                             hashlib.sha256(canonical.encode()).hexdigest()])
+                             hashlib.sha256(canonical.encode("latin-1")).hexdigest()])
         signature = hmac.new(self.signing_key(date[:8]), to_sign.encode(),
                              hashlib.sha256).hexdigest()
         return raw_path + "?" + text + "&X-Amz-Signature=" + signature
