@@ -10,8 +10,7 @@
 #include "core/fileio.h"
 #include "core/metrics.h"
 
-#define SCAN_WINDOW_BYTES   ((u32)BUF_BYTES_MAX)
-#define EXTENT_WINDOW_BYTES ((u32)(256 * KIB))
+#define SCAN_WINDOW_BYTES ((u32)BUF_BYTES_MAX)
 
 // A frame of the newest commit.
 struct pending_frame {
@@ -210,18 +209,27 @@ MAY_WAIT static enum err log_scan(struct scan *s)
     return held_release(s, false);
 }
 
+// An extent counts only if its data are whole: compaction may have been copying it when the power
+// went, and the other copy is then the good one.
 MAY_WAIT static enum err extents_scan(struct scan *s)
 {
     u32 end = s->drive->segment_bytes;
     u32 at = SEGMENT_HEADER_BYTES;
     while (at + EXTENT_BLOCK_BYTES <= end) {
-        TRY(window_move(s, at, EXTENT_BLOCK_BYTES, EXTENT_WINDOW_BYTES));
+        TRY(window_move(s, at, EXTENT_BLOCK_BYTES, SCAN_WINDOW_BYTES));
         const struct extent_fmt *h = extent_parse(window_from(s, at).data, s->seg->cookie);
         u32 bytes = h == NULL ? EXTENT_BLOCK_BYTES : extent_frame_bytes(h->data_bytes);
         if (h != NULL && bytes <= end - at) {
-            struct extent_name name = {.object_id = h->object_id, .chunk = h->chunk, .pg = h->pg};
-            TRY(footer_reserve(s->out, sizeof(struct footer_extent_fmt)));
-            footer_add_extent(s->out, at, &name, h->data_bytes);
+            TRY(window_move(s, at, bytes, SCAN_WINDOW_BYTES));
+            const u8 *frame = window_from(s, at).data;
+            h = (const struct extent_fmt *)(const void *)frame;
+            if (extent_blocks_are_valid(h->crcs, 0, extent_blocks(h->data_bytes),
+                                        frame + EXTENT_BLOCK_BYTES)) {
+                struct extent_name name = {
+                    .object_id = h->object_id, .chunk = h->chunk, .pg = h->pg};
+                TRY(footer_reserve(s->out, sizeof(struct footer_extent_fmt)));
+                footer_add_extent(s->out, at, &name, h->data_bytes);
+            }
         }
         at += bytes;
     }
