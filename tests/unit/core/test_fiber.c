@@ -4,6 +4,10 @@
 
 #include "core/buf.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void log_value(void *arg)
 {
     ++*(u32 *)arg;
@@ -387,6 +391,38 @@ static void test_yielding_is_fair_to_timers(void **state)
     run_here(fair_body);
 }
 
+// Goes down until something stops it.
+static u64 recurse(u64 depth)
+{
+    volatile u8 frame[512];
+    frame[depth % sizeof(frame)] = (u8)depth;
+    u64 below = depth == 0 ? 0 : recurse(depth - 1);
+    return below + frame[depth % sizeof(frame)];
+}
+
+static void overflow_body(void *arg)
+{
+    *(u64 *)arg = recurse(1000);
+}
+
+// A fiber that outgrows its stack dies in the guard page before it touches anybody's memory.
+static void test_stack_overflow_is_caught(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        u64 sum = 0;
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, STDERR_FILENO); // a sanitizer's report of what we do on purpose
+        run_with((struct runtime_options){.cores = 1}, overflow_body, &sum);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_shield_and_certain_waits_hold),
         cmocka_unit_test(test_cancel_goes_down_the_tree),
         cmocka_unit_test(test_yielding_is_fair_to_timers),
+        cmocka_unit_test(test_stack_overflow_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
