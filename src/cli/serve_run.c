@@ -332,7 +332,6 @@ static MAY_WAIT void take_down(struct serve *s)
 
 static MAY_WAIT void serve_until_told(struct serve *s)
 {
-    group_init(&s->boot);
     enum err e = servers_start(s);
     if (e == OK) {
         e = group_spawn(&s->boot, boot_fiber, s);
@@ -341,7 +340,6 @@ static MAY_WAIT void serve_until_told(struct serve *s)
         s->code = EXIT_CODE_LIMITS;
     }
     group_join(&s->boot);
-    group_deinit(&s->boot);
     if (s->code == EXIT_CODE_OK) {
         event_wait_certain(&s->stop);
     }
@@ -367,6 +365,7 @@ void serve_fiber(void *arg)
         return;
     }
     event_init(&s->stop);
+    group_init(&s->boot); // a signal may cancel it at any time: it stays until signals have ended
     timer_init(&s->watchdog, watchdog_fired);
     struct group signals;
     group_init(&signals);
@@ -377,6 +376,7 @@ void serve_fiber(void *arg)
         s->code = EXIT_CODE_LIMITS;
     }
     group_deinit(&signals);
+    group_deinit(&s->boot);
     timer_disarm(&s->watchdog);
     admin_destroy(s->admin);
     if (s->is_stopping) {
