@@ -326,7 +326,7 @@ MAY_WAIT static enum err create_locked(struct bucket_call *c)
         c->bucket = existing->bucket;
         return ERR_S3_BUCKET_ALREADY_OWNED;
     }
-    if (t->count == META_BUCKETS_MAX) {
+    if (t->count >= m->options.buckets_max) {
         return ERR_S3_TOO_MANY_BUCKETS;
     }
     c->bucket = (struct bucket){.id = m->admin.next_id, .created_ns = core_wall_ns()};

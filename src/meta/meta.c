@@ -165,6 +165,13 @@ MAY_WAIT enum err meta_open(struct store *store, const struct meta_options *opti
     m->magic = META_MAGIC;
     m->store = store;
     m->options = *options;
+    if (m->options.part_bytes_min == 0) {
+        m->options.part_bytes_min = META_PART_BYTES_MIN;
+    }
+    if (m->options.buckets_max == 0) {
+        m->options.buckets_max = META_BUCKETS_MAX;
+    }
+    ASSERT(m->options.buckets_max <= META_BUCKETS_MAX);
     m->cores = runtime_cores(reactor_runtime(reactor_current()));
     fiber_mutex_init(&m->admin.mutex);
     enum err e = meta_start(m);
@@ -177,7 +184,8 @@ MAY_WAIT enum err meta_open(struct store *store, const struct meta_options *opti
     return OK;
 }
 
-// A batch that was asked for may still be queued in the core's loop.
+// A batch that was asked for may still be queued in the core's loop. And messages of given-up
+// writers that were sent here before this call have arrived when it runs.
 MAY_WAIT static void close_core(void *arg)
 {
     struct meta_core *mc = meta_core(arg);

@@ -28,8 +28,8 @@
 struct meta;
 
 struct meta_options {
-    // Smaller than META_PART_BYTES_MIN only in tests.
-    u64 part_bytes_min;
+    u64 part_bytes_min; // 0: META_PART_BYTES_MIN; less only in tests
+    u32 buckets_max;    // 0: META_BUCKETS_MAX; less only in tests
 };
 
 // Runs on core 0 after store_open; fills every core's bucket table, sweeps what a crash left of

@@ -269,6 +269,10 @@ MAY_WAIT void writer_destroy(struct object_writer *w)
     frame_drop(w);
     w->home->writers--;
     w->magic = 0;
+    if (w->object_id != 0 && w->place.core == core_id()) {
+        pg_extent_abandon(w->meta->store, w->place.pg, w->object_id);
+        w->object_id = 0;
+    }
     if (w->object_id == 0) {
         free(w);
         return;
