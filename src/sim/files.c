@@ -62,6 +62,14 @@ void sim_crash(struct sys *s)
     }
 }
 
+void sim_errors_set(struct sys *s, u32 read_ppm, u32 write_ppm, u32 flush_ppm)
+{
+    struct sim_options *o = &sim_of(s)->options;
+    o->read_error_ppm = read_ppm;
+    o->write_error_ppm = write_ppm;
+    o->flush_error_ppm = flush_ppm;
+}
+
 bool sim_event(struct sim *sim)
 {
     sim->stats.events++;

@@ -72,3 +72,5 @@ enum err sim_create(struct sim_disk *disk, const struct sim_options *options,
 void sim_stats(struct sys *s, struct sim_stats *out);
 // Crashes now.
 void sim_crash(struct sys *s);
+// From now on operations fail this often.
+void sim_errors_set(struct sys *s, u32 read_ppm, u32 write_ppm, u32 flush_ppm);

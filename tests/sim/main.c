@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// sim-store: the store in the simulator, compared with a model. Each seed runs in a process of its
-// own, so that one that aborts or hangs is named like one that fails.
+// sim-store: the store in the simulator, compared with a model. Seeds run in child processes, some
+// after each other in one; a child that aborts or hangs is named by the seed that it was at, and
+// another one goes on behind it.
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +19,7 @@
 
 #define JOBS_MAX       64
 #define FAILURES_SHOWN 10
+#define CHUNK_SEEDS    25 // that a child runs before it ends
 
 struct args {
     struct run_options run;
@@ -27,11 +31,22 @@ struct args {
     bool is_every_flush;
 };
 
+// What one child is to do: seeds, or one life of one seed that crashes at a flush.
 struct job {
     pid_t pid;
-    u64 seed;
+    u64 first;
+    u64 last;
     u64 flush;
     bool is_after;
+    u64 *at; // shared with the child: the seed that it is at
+};
+
+struct pool {
+    const struct args *args;
+    struct job jobs[JOBS_MAX];
+    u32 running;
+    u64 *at; // JOBS_MAX of them
+    bool is_taken[JOBS_MAX];
 };
 
 struct tally {
@@ -141,27 +156,74 @@ static bool args_parse(int argc, char **argv, struct args *a)
     return optind == argc;
 }
 
-static pid_t job_start(const struct args *a, const struct job *job)
+_Noreturn static void child_run(const struct args *a, const struct job *job)
 {
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid != 0) {
-        return pid;
-    }
-    alarm(a->timeout_s);
+    // Memory that was given back stays: page faults are most of what a short run costs.
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
     struct run_options run = a->run;
     if (job->flush != 0) {
         run.lives = 2;
         run.crash_at_flush = job->flush;
         run.is_crash_after = job->is_after;
     }
-    scenario_run(job->seed, &run);
+    for (u64 seed = job->first;; seed++) {
+        *job->at = seed;
+        alarm(a->timeout_s);
+        scenario_run(seed, &run);
+        if (seed == job->last) {
+            break;
+        }
+    }
+    alarm(0);
     fflush(stdout);
     exit(0); // not _exit: the leak check runs at exit
 }
 
-// Waits for one child and counts it.
-static void job_reap(struct job *jobs, u32 *running, struct tally *t)
+static void job_start(struct pool *p, struct job job)
+{
+    u32 slot = 0;
+    while (p->is_taken[slot]) {
+        slot++;
+    }
+    p->is_taken[slot] = true;
+    job.at = &p->at[slot];
+    *job.at = job.first;
+    fflush(stdout);
+    job.pid = fork();
+    if (job.pid < 0) {
+        perror("fork");
+        exit(2);
+    }
+    if (job.pid == 0) {
+        child_run(p->args, &job);
+    }
+    p->jobs[p->running++] = job;
+}
+
+// Says how a child failed, and lets another one go on with the seeds behind.
+static void job_failed(struct pool *p, struct tally *t, const struct job *job, u64 seed, int status)
+{
+    t->first_failed = t->failed++ == 0 ? seed : MIN(t->first_failed, seed);
+    const char *how = "failed";
+    if (WIFSIGNALED(status)) {
+        how = WTERMSIG(status) == SIGALRM ? "did not end in time" : "crashed";
+    }
+    printf("seed %llu %s", (unsigned long long)seed, how);
+    if (job->flush != 0) {
+        printf(" with a crash %s flush %llu", job->is_after ? "after" : "before",
+               (unsigned long long)job->flush);
+    }
+    printf("\n");
+    if (seed < job->last && t->failed < FAILURES_SHOWN && !p->args->is_failure_expected) {
+        struct job rest = *job;
+        rest.first = seed + 1;
+        job_start(p, rest);
+    }
+}
+
+// Waits for one child and counts its seeds.
+static void job_reap(struct pool *p, struct tally *t)
 {
     int status;
     pid_t pid = wait(&status);
@@ -169,67 +231,85 @@ static void job_reap(struct job *jobs, u32 *running, struct tally *t)
         perror("wait");
         exit(2);
     }
-    for (u32 i = 0; i < *running; i++) {
-        struct job job = jobs[i];
+    for (u32 i = 0; i < p->running; i++) {
+        struct job job = p->jobs[i];
         if (job.pid != pid) {
             continue;
         }
-        jobs[i] = jobs[--*running];
+        p->jobs[i] = p->jobs[--p->running];
+        p->is_taken[job.at - p->at] = false;
+        u64 seed = *job.at;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-            t->passed++;
-            return;
+            t->passed += job.last - job.first + 1;
+        } else {
+            t->passed += seed - job.first;
+            job_failed(p, t, &job, seed, status);
         }
-        t->first_failed = t->failed++ == 0 ? job.seed : MIN(t->first_failed, job.seed);
-        const char *how = "failed";
-        if (WIFSIGNALED(status)) {
-            how = WTERMSIG(status) == SIGALRM ? "did not end in time" : "crashed";
-        }
-        printf("seed %llu %s", (unsigned long long)job.seed, how);
-        if (job.flush != 0) {
-            printf(" with a crash %s flush %llu", job.is_after ? "after" : "before",
-                   (unsigned long long)job.flush);
-        }
-        printf("\n");
         return;
     }
 }
 
-// Runs a job as soon as there is room.
-static void job_add(const struct args *a, struct job *jobs, u32 *running, struct tally *t,
-                    struct job job)
+// Starts a job as soon as there is room.
+static void job_add(struct pool *p, struct tally *t, struct job job)
 {
-    if (*running == a->jobs) {
-        job_reap(jobs, running, t);
+    while (p->running == p->args->jobs) {
+        job_reap(p, t);
     }
-    job.pid = job_start(a, &job);
-    if (job.pid < 0) {
-        perror("fork");
-        exit(2);
+    job_start(p, job);
+}
+
+static bool is_enough(const struct args *a, const struct tally *t)
+{
+    return t->failed >= (a->is_failure_expected ? 1u : (u64)FAILURES_SHOWN);
+}
+
+// All crash points of the first life of each seed.
+static void run_flushes(struct pool *p, struct tally *t)
+{
+    const struct args *a = p->args;
+    for (u64 seed = a->first; !is_enough(a, t); seed++) {
+        u64 flushes = scenario_count_flushes(seed);
+        for (u64 flush = 1; flush <= flushes && !is_enough(a, t); flush++) {
+            struct job job = {.first = seed, .last = seed, .flush = flush};
+            job_add(p, t, job);
+            job.is_after = true;
+            job_add(p, t, job);
+        }
+        if (seed == a->last) {
+            break;
+        }
     }
-    jobs[(*running)++] = job;
+}
+
+static void run_seeds(struct pool *p, struct tally *t)
+{
+    const struct args *a = p->args;
+    for (u64 seed = a->first; !is_enough(a, t);) {
+        u64 last = MIN(a->last, seed + CHUNK_SEEDS - 1);
+        job_add(p, t, (struct job){.first = seed, .last = last});
+        if (last == a->last) {
+            break;
+        }
+        seed = last + 1;
+    }
 }
 
 static void run_all(const struct args *a, struct tally *t)
 {
-    struct job jobs[JOBS_MAX];
-    u32 running = 0;
-    for (u64 seed = a->first;; seed++) {
-        u64 flushes = a->is_every_flush ? scenario_count_flushes(seed) : 0;
-        if (!a->is_every_flush) {
-            job_add(a, jobs, &running, t, (struct job){.seed = seed});
-        }
-        for (u64 flush = 1; flush <= flushes && t->failed < FAILURES_SHOWN; flush++) {
-            job_add(a, jobs, &running, t, (struct job){.seed = seed, .flush = flush});
-            job_add(a, jobs, &running, t,
-                    (struct job){.seed = seed, .flush = flush, .is_after = true});
-        }
-        if (seed == a->last || (t->failed >= FAILURES_SHOWN && !a->is_failure_expected) ||
-            (t->failed > 0 && a->is_failure_expected)) {
-            break;
-        }
+    struct pool p = {.args = a};
+    p.at = mmap(NULL, JOBS_MAX * sizeof(u64), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                -1, 0);
+    if (p.at == MAP_FAILED) {
+        perror("mmap");
+        exit(2);
     }
-    while (running > 0) {
-        job_reap(jobs, &running, t);
+    if (a->is_every_flush) {
+        run_flushes(&p, t);
+    } else {
+        run_seeds(&p, t);
+    }
+    while (p.running > 0) {
+        job_reap(&p, t);
     }
 }
 

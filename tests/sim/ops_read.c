@@ -9,9 +9,10 @@ bool read_error_check(struct world *w, enum err e, const char *what)
     if (world_is_crashed(w)) {
         return true;
     }
-    bool is_allowed = (e == ERR_CORRUPT && w->is_damaged) ||
-                      (e == ERR_IO && (w->is_damaged || w->sim.read_error_ppm > 0)) ||
-                      e == ERR_NO_MEMORY;
+    bool is_allowed =
+        (e == ERR_CORRUPT && w->is_damaged) ||
+        (e == ERR_IO && (w->is_damaged || (w->errors.are_on && w->errors.read_ppm > 0))) ||
+        e == ERR_NO_MEMORY;
     CHECK(is_allowed, "%s: %s", what, err_name(e));
     trace("%s: %s, as may be", what, err_name(e));
     return true;

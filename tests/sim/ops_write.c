@@ -167,8 +167,7 @@ static enum fate fate_of(struct world *w, enum err e, bool was_sent, bool is_del
     if (e == OK) {
         return FATE_ACKED;
     }
-    bool is_faulty = w->sim.write_error_ppm > 0 || w->sim.flush_error_ppm > 0 ||
-                     w->sim.read_error_ppm > 0 || w->is_damaged;
+    bool is_faulty = w->errors.are_on || w->is_damaged;
     CHECK(e != ERR_DRIVE_FULL || !is_deletes_only || is_faulty, "a full drive refused a delete");
     if (e == ERR_IO) {
         CHECK(is_faulty, "a commit failed with IO, and the drives had no fault");

@@ -32,7 +32,7 @@ static void draw_world(struct world *w)
     w->is_large = draw(random, 40) == 0;
     w->segment_bytes = (u64)(w->is_large ? 4 : 1 + draw(random, 3)) * 256 * KIB;
     w->segment_bytes *= w->is_large ? 4 : 1;
-    u64 segments = draw_percent(random, 40) ? 10 + draw(random, 10) : 24 + draw(random, 40);
+    u64 segments = draw_percent(random, 40) ? 18 + draw(random, 8) : 28 + draw(random, 40);
     w->drive_bytes = segments * w->segment_bytes;
     w->cache_bytes = draw_percent(random, 60) ? 2 * MIB : 0;
     w->clients = w->run.is_plain ? 1 : 1 + (u32)draw(random, 6);
@@ -52,6 +52,7 @@ static void draw_world(struct world *w)
 static void draw_life(struct world *w, enum trouble trouble, bool is_last)
 {
     u64 *random = &w->random;
+    w->errors = (struct errors){0};
     w->cores = 1 + (u32)draw(random, WORLD_CORES_MAX);
     w->sim = (struct sim_options){.seed = draw_word(random), .sabotage = w->run.sabotage};
     w->sim.short_ppm = w->run.is_plain ? 0 : (u32)draw(random, 2) * 20000;
@@ -69,9 +70,12 @@ static void draw_life(struct world *w, enum trouble trouble, bool is_last)
         w->sim.crash_at_event = 1 + draw(random, how < 65 ? 60 : flushes * 4);
     }
     if (trouble == TROUBLE_IO_ERRORS) {
-        w->sim.read_error_ppm = draw_percent(random, 50) ? 3000 : 0;
-        w->sim.write_error_ppm = draw_percent(random, 50) ? 1500 : 0;
-        w->sim.flush_error_ppm = draw_percent(random, 50) ? 3000 : 0;
+        w->errors.read_ppm = draw_percent(random, 50) ? 3000 : 0;
+        w->errors.write_ppm = draw_percent(random, 50) ? 1500 : 0;
+        w->errors.flush_ppm = draw_percent(random, 50) ? 3000 : 0;
+        // A segment that cannot be read while recovering is lost for this life, as the log says.
+        w->errors.is_at_open = draw_percent(random, 20);
+        w->model.is_lenient |= w->errors.is_at_open && w->errors.read_ppm > 0;
     }
     w->sim.misdirect_ppm = trouble == TROUBLE_MISDIRECTED ? 5000 : 0;
     trace("life %u: cores %u, crash at flush %llu %s, at event %llu, %s, trouble %d", w->life,
@@ -131,6 +135,13 @@ MAY_WAIT static void verify_all(struct world *w, u64 warnings_before)
     }
 }
 
+// From now on operations fail as drawn.
+static void errors_start(struct world *w)
+{
+    w->errors.are_on = w->errors.read_ppm + w->errors.write_ppm + w->errors.flush_ppm > 0;
+    sim_errors_set(w->sys, w->errors.read_ppm, w->errors.write_ppm, w->errors.flush_ppm);
+}
+
 static void life_fiber(void *arg)
 {
     struct world *w = arg;
@@ -144,6 +155,9 @@ static void life_fiber(void *arg)
         .cache_bytes = w->cache_bytes,
     };
     u64 warnings = trace_warnings();
+    if (w->errors.is_at_open) {
+        errors_start(w);
+    }
     enum err e = store_open(&o, &w->store);
     if (e != OK) {
         bool is_explained = w->is_damaged && trace_warnings() > warnings;
@@ -155,6 +169,7 @@ static void life_fiber(void *arg)
     }
     keys_distribute(w);
     verify_all(w, warnings);
+    errors_start(w);
     if (!world_is_crashed(w)) {
         call_all(w, clients_fiber);
     }
@@ -193,6 +208,13 @@ static void life_run(struct world *w)
           (unsigned long long)s.flushes, (unsigned long long)s.writes, (unsigned long long)s.reads,
           s.is_crashed ? "crashed" : "closed");
     w->flushes_last = s.flushes;
+    if (w->model.versions_made == w->model.key_count) {
+        // Nobody wrote yet. A crash while formatting may lead to another format, which hashes
+        // otherwise.
+        for (u32 i = 0; i < w->model.key_count; i++) {
+            w->model.keys[i].pg = UINT32_MAX;
+        }
+    }
     w->sys->ops->destroy(w->sys);
     w->sys = NULL;
 }

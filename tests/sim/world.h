@@ -22,6 +22,15 @@ struct run_options {
     bool is_crash_after;
 };
 
+// I/O errors of one life, from when they are on.
+struct errors {
+    u32 read_ppm;
+    u32 write_ppm;
+    u32 flush_ppm;
+    bool is_at_open; // on before the store opens; else once it was verified
+    bool are_on;
+};
+
 struct world {
     u64 seed;
     u64 random;
@@ -47,6 +56,7 @@ struct world {
     u32 life;
     u32 cores;
     struct sim_options sim;
+    struct errors errors;
     bool is_damaged;                           // media was damaged: reads may say so
     bool is_verified;                          // the keys were compared after the start
     u16 mine[WORLD_CORES_MAX][MODEL_KEYS_MAX]; // keys by the core that owns their PG
