@@ -11,7 +11,9 @@
 #include "core/metrics.h"
 #include "store/evacuate.h"
 
-#define SHORT_GAIN_DIVISOR 16 // when space is short, a segment is worth it that gains this part
+// When space is short, a segment is worth it that gains this part of itself.
+#define SHORT_GAIN_DIVISOR  16
+#define URGENT_GAIN_DIVISOR 64 // and when a delete waits for room
 
 // One drive in one pass. Only segments that were sealed when it began are looked at, and each once:
 // a pass ends.
@@ -21,6 +23,8 @@ struct compaction {
     u64 *live_bytes;  // by segment, over all cores
     u8 *is_candidate; // by segment
     u32 segment;      // for calls on all cores
+    u32 freed;
+    bool is_urgent;
 };
 
 // ---- choosing
@@ -52,7 +56,8 @@ static struct segment *segment_choose(const struct compaction *c)
     u64 room = d->segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_TRAILER_BYTES;
     u64 least = room * c->store->compact_percent / 100;
     if (drive_is_short(d)) {
-        least = MIN(least, room / SHORT_GAIN_DIVISOR);
+        u64 divisor = c->is_urgent ? URGENT_GAIN_DIVISOR : SHORT_GAIN_DIVISOR;
+        least = MIN(least, room / divisor);
     }
     struct segment *best = NULL;
     u64 best_gain = least;
@@ -120,6 +125,7 @@ MAY_WAIT static enum err segment_free(struct compaction *c, struct segment *seg,
         }
     }
     drive_segment_release(c->drive, seg);
+    c->freed++;
     metric_add(METRIC_STORE_COMPACTIONS, 1);
     LOG_DEBUG("segment_compacted", "drive=%s segment=%u", c->drive->path, seg->id);
     return OK;
@@ -153,37 +159,66 @@ MAY_WAIT static enum err drive_compact(struct compaction *c)
     }
 }
 
-MAY_WAIT static enum err pass_locked(struct store *s)
+MAY_WAIT static enum err drive_pass(struct store *s, struct drive *d, bool is_urgent, u32 *freed)
 {
-    enum err result = OK;
-    for (u32 i = 0; i < s->drive_count; i++) {
-        struct compaction *c = calloc(1, sizeof(*c));
-        if (c == NULL) {
-            return ERR_NO_MEMORY;
-        }
-        c->store = s;
-        c->drive = s->drives[i];
-        u32 segments = MAX(c->drive->segments_max, 1u);
-        c->live_bytes = calloc(segments, sizeof(*c->live_bytes));
-        c->is_candidate = calloc(segments, 1);
-        enum err e = ERR_NO_MEMORY;
-        if (c->live_bytes != NULL && c->is_candidate != NULL) {
-            e = drive_compact(c);
-        }
-        free(c->live_bytes);
-        free(c->is_candidate);
-        free(c);
-        result = result == OK ? e : result;
+    struct compaction c = {.store = s, .drive = d, .is_urgent = is_urgent};
+    u32 segments = MAX(d->segments_max, 1u);
+    c.live_bytes = calloc(segments, sizeof(*c.live_bytes));
+    c.is_candidate = calloc(segments, 1);
+    enum err e = ERR_NO_MEMORY;
+    if (c.live_bytes != NULL && c.is_candidate != NULL) {
+        e = drive_compact(&c);
     }
-    return result;
+    free(c.live_bytes);
+    free(c.is_candidate);
+    *freed = c.freed;
+    return e;
 }
 
 MAY_WAIT static enum err compaction_pass(struct store *s)
 {
     TRY(fiber_mutex_lock(&s->compact_mutex));
-    enum err e = pass_locked(s);
+    enum err result = OK;
+    for (u32 i = 0; i < s->drive_count; i++) {
+        u32 freed;
+        enum err e = drive_pass(s, s->drives[i], false, &freed);
+        result = result == OK ? e : result;
+    }
     fiber_mutex_unlock(&s->compact_mutex);
-    return e;
+    return result;
+}
+
+struct room_call {
+    struct store *store;
+    struct drive *drive;
+    bool is_made;
+};
+
+MAY_WAIT static void room_on_core0(void *arg)
+{
+    struct room_call *call = arg;
+    struct store *s = call->store;
+    u32 free_before = call->drive->free_count;
+    if (fiber_mutex_lock(&s->compact_mutex) != OK) {
+        return;
+    }
+    // Whoever held the mutex may have made the room already.
+    call->is_made = call->drive->free_count > free_before;
+    if (!call->is_made) {
+        u32 freed = 0;
+        enum err e = drive_pass(s, call->drive, true, &freed);
+        if (e != OK) {
+            LOG_WARN("compaction", "drive=%s error=%s", call->drive->path, err_name(e));
+        }
+        call->is_made = freed > 0;
+    }
+    fiber_mutex_unlock(&s->compact_mutex);
+}
+
+MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d)
+{
+    struct room_call call = {.store = s, .drive = d};
+    return core_call(0, room_on_core0, &call) == OK && call.is_made;
 }
 
 MAY_WAIT void compaction_run(struct store *s)

@@ -7,3 +7,7 @@
 
 // Looks for work whenever it is asked to, until its fiber is cancelled. Core 0.
 MAY_WAIT void compaction_run(struct store *s);
+
+// A delete found no room: compacts what gains anything at all. True if a segment came free. Any
+// core.
+MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d);

@@ -141,6 +141,7 @@ MAY_WAIT enum err extent_writer_write(struct extent_writer *w, const struct exte
         e = frame_write(w, os, name, frame, data_bytes, at, ticket);
     } else if (e == ERR_DRIVE_FULL) {
         metric_add(METRIC_STORE_FULL, 1);
+        store_compact_kick(w->sd->shard->store);
     }
     fiber_shield_leave();
     return e;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "core/fileio.h"
 #include "core/metrics.h"
+#include "store/compaction.h"
 #include "store/shard.h"
 
 struct log_batch {
@@ -306,7 +307,13 @@ MAY_WAIT static enum err group_append(struct record_log *log, struct record_grou
         u64 tail = os == NULL ? 0 : ALIGN_UP((u64)os->tail, SEGMENT_BLOCK_BYTES) + g->frame_bytes;
         bool has_room = os != NULL && open_segment_has_room(os, tail, g->entry_bytes);
         if (!has_room || (os->is_reserve && g->space == SPACE_WRITE)) {
-            TRY(log_roll(log, g, os, has_room));
+            enum err e = log_roll(log, g, os, has_room);
+            // Deleting is how a full drive is emptied: it waits for the room that it makes.
+            bool is_retried = e == ERR_DRIVE_FULL && g->space == SPACE_DELETE &&
+                              compaction_make_room(log->sd->shard->store, log->sd->drive);
+            if (e != OK && !is_retried) {
+                return e;
+            }
             continue;
         }
         enum err e = group_place(log, g, spare);
@@ -334,6 +341,7 @@ MAY_WAIT enum err record_log_append(struct record_log *log, struct record_group 
         e = g->result;
     } else if (e == ERR_DRIVE_FULL) {
         metric_add(METRIC_STORE_FULL, 1);
+        store_compact_kick(log->sd->shard->store);
     }
     fiber_shield_leave();
     return e;

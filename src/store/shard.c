@@ -12,8 +12,6 @@
 // The cache may hold buffers of the core's pool: never more than this part of it.
 #define CACHE_POOL_DIVISOR 2
 
-void store_compact_kick(struct store *s);
-
 void shard_live_add(struct shard_drive *sd, u32 segment, u32 bytes)
 {
     ASSERT(segment < sd->drive->segments_max);
@@ -70,12 +68,40 @@ void store_compact_kick(struct store *s)
 
 // ---- a drive that fails
 
+struct fail_call {
+    struct store *store;
+    u32 drive_index;
+};
+
+MAY_WAIT static void fail_on_core(void *arg)
+{
+    struct fail_call *call = arg;
+    shard_here(call->store)->drives[call->drive_index].is_failed = true;
+}
+
+// What the kernel lost of one file it may have lost of others: no core acknowledges anything more.
+MAY_WAIT static void fail_fiber(void *arg)
+{
+    struct shard_drive *sd = arg;
+    struct fail_call call = {.store = sd->shard->store,
+                             .drive_index = sd->drive->super.drive_index};
+    fiber_set_deadline(0);
+    fiber_shield_enter();
+    enum err e = core_call_all(fail_on_core, &call);
+    LOG_AT(e == OK ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, "drive_failed_everywhere",
+           "drive=%s error=%s", sd->drive->path, err_name(e));
+    fiber_shield_leave();
+}
+
 void shard_drive_fail(struct shard_drive *sd, const char *what, enum err e)
 {
     if (sd->is_failed) {
         return;
     }
     sd->is_failed = true;
+    if (group_spawn(&sd->shard->fibers, fail_fiber, sd) != OK) {
+        LOG_WARN("drive_failure_untold", "drive=%s", sd->drive->path);
+    }
     LOG_ERROR("drive_failed",
               "drive=%s core=%u writing=\"%s\" error=%s hint=\"no more writes are taken; check the "
               "drive and restart\"",

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define CHECK(expr) ASSERT(expr)
-#define TEST_PATH   256
+#define TEST_PATH   96
 
 // The scratch directory of one test, under TMPDIR or /var/tmp (a filesystem with O_DIRECT).
 struct scratch {
