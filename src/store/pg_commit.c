@@ -256,6 +256,11 @@ MAY_WAIT enum err pg_commit(struct store *s, u32 pg, const struct store_change *
         }
     }
     enum err e = inputs_choose(&c, changes, count);
+    if (e == OK && c.count == 0 && shard_drive_of_pg(sh, pg)->is_failed) {
+        // Nothing to delete, as far as anyone knows: an earlier put whose flush failed may still
+        // turn up after a restart.
+        e = ERR_IO;
+    }
     if (e == OK && c.count > 0) {
         fiber_shield_enter();
         e = commit_run(&c);
