@@ -167,9 +167,7 @@ static MAY_WAIT enum exit_code store_start(struct serve *s)
     };
     enum err e = store_open(&o, &s->store);
     if (e != OK) {
-        LOG_ERROR("store_not_opened", "drive=%s error=%s text=\"%s\"", c->drives[0], err_name(e),
-                  err_text(e));
-        return exit_code_of_store(e);
+        return exit_code_of_store(e); // the store has said which drive, and what to do
     }
     struct meta_options meta_options = {.part_bytes_min = META_PART_BYTES_MIN};
     e = meta_open(s->store, &meta_options, &s->meta);
@@ -313,7 +311,7 @@ static MAY_WAIT void signals_end(struct serve *s, struct group *signals)
 static MAY_WAIT void take_down(struct serve *s)
 {
     if (s->drain_deadline_ns == 0) {
-        s->drain_deadline_ns = core_now_ns(); // it failed to start: nobody is served
+        s->drain_deadline_ns = core_now_ns() + NS_PER_S; // it failed to start: only 503s are left
     }
     if (state_set(s, ADMIN_DRAINING) != OK) {
         LOG_WARN("drain_not_announced", "hint=\"all fibers are busy\"");
