@@ -475,7 +475,7 @@ static void receive_done(struct io_op *op)
     case CONNECTION_FLUSHING:
         break;
     case CONNECTION_SERVING:
-        ASSERT(!"a receive of the machine while a fiber serves");
+        assert_fail(__FILE__, __LINE__, "a receive of the machine while a fiber serves");
     }
     io->ops->recv_recycle(io, recv_id);
 }
@@ -503,7 +503,7 @@ static void sent(struct connection *c)
     case CONNECTION_HEAD:
     case CONNECTION_SERVING:
     case CONNECTION_LINGERING:
-        ASSERT(!"a send of the machine in a state without one");
+        assert_fail(__FILE__, __LINE__, "a send of the machine in a state without one");
     }
 }
 

@@ -131,8 +131,7 @@ static enum err step(struct http_chunks *c, u8 b)
     case CHUNKS_DONE:
         break;
     }
-    ASSERT(!"a chunk decoder fed past its framing");
-    return ERR_BUG;
+    assert_fail(__FILE__, __LINE__, "a chunk decoder fed past its framing");
 }
 
 enum err http_chunks_frame(struct http_chunks *c, const u8 *in, size_t len, size_t *used)

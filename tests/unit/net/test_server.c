@@ -10,7 +10,7 @@
 
 #include "strict_cases.h"
 
-#define BIG_BYTES ((size_t)20 * 1000 * 1000 + 7)
+#define BIG_BYTES ((size_t)5 * 1000 * 1000 + 7)
 
 static struct fixture server;
 
