@@ -131,9 +131,10 @@ MAY_WAIT static void open_load(void *arg)
     c->result = bucket_load(c->meta);
 }
 
-MAY_WAIT static void open_sweep(void *arg)
+MAY_WAIT static void open_core(void *arg)
 {
     struct open_call *c = arg;
+    budget_init(&meta_core(c->meta)->budget);
     enum err e = sweep_orphans(meta_core(c->meta));
     if (e != OK) {
         // Garbage that stays is no reason not to serve.
@@ -149,7 +150,7 @@ MAY_WAIT static enum err meta_start(struct meta *m)
     }
     TRY(core_call(store_pg_core(m->store, 0), open_load, &c));
     for (u32 core = 0; core < m->cores && c.result == OK; core++) {
-        TRY(core_call(core, open_sweep, &c));
+        TRY(core_call(core, open_core, &c));
     }
     return c.result;
 }

@@ -7,6 +7,7 @@
 #include "core/fiber.h"
 #include "core/mailbox.h"
 #include "core/reactor.h"
+#include "meta/budget.h"
 #include "meta/keys.h"
 #include "meta/md5_batch.h"
 #include "meta/meta.h"
@@ -43,6 +44,7 @@ struct meta_core {
     struct wait_queue gates; // fibers that wait for a DeleteBucket to be decided
     struct list uploads;     // struct upload_gate
     struct md5_batch md5;
+    struct budget budget;
     u32 *pgs; // that this core owns, ascending
     u32 pg_count;
     struct walk *walk_spare; // memory of the last listing, for the next

@@ -25,8 +25,17 @@ struct read_piece {
     u32 offset; // in the chunk
     u32 len;
     u32 buf_offset; // where the bytes are in `buf`
-    struct buf *buf;
+    struct held *held;
     enum err result;
+};
+
+// A buffer of the owner core, and its charge to that core's budget; both go home by one message,
+// which outlives the reader.
+struct held {
+    struct meta *meta;
+    struct buf *buf;
+    u64 charge;
+    struct message home;
 };
 
 // In the caller's arena.
@@ -40,7 +49,7 @@ struct reader_state {
     // The extent sequence that was read last, and where it begins in the object.
     u32 ref_index;
     u64 ref_at;
-    struct buf *view; // what the last object_read returned
+    struct held *view; // what the last object_read returned
     struct read_piece ahead;
     struct group group;
 };
@@ -130,12 +139,58 @@ MAY_WAIT enum err object_open(struct meta *m, struct bytes bucket, struct bytes 
 
 // ---- read
 
+static void held_drop(struct held *h)
+{
+    struct semaphore *out = &meta_core(h->meta)->budget.out;
+    buf_put(h->buf);
+    semaphore_give(out, h->charge);
+    free(h);
+}
+
+static void held_arrived(struct message *m)
+{
+    held_drop(CONTAINER_OF(m, struct held, home));
+}
+
+// From any core.
+static void held_put(struct held *h, u32 owner_core)
+{
+    if (h == NULL) {
+        return;
+    }
+    if (owner_core == core_id()) {
+        held_drop(h);
+        return;
+    }
+    h->home.fn = held_arrived;
+    core_post(owner_core, &h->home);
+}
+
+// On the owner core.
 MAY_WAIT static void piece_run(void *arg)
 {
     struct read_piece *p = arg;
     struct reader_state *s = p->state;
-    p->result = pg_extent_read(s->meta->store, s->pg, p->object_id, p->chunk, p->offset, p->len,
-                               &p->buf, &p->buf_offset);
+    struct semaphore *out = &meta_core(s->meta)->budget.out;
+    struct held *h = malloc(sizeof(*h));
+    if (h == NULL) {
+        p->result = ERR_NO_MEMORY;
+        return;
+    }
+    *h = (struct held){.meta = s->meta, .charge = budget_charge(p->len)};
+    p->result = semaphore_take(out, h->charge);
+    if (p->result == OK) {
+        p->result = pg_extent_read(s->meta->store, s->pg, p->object_id, p->chunk, p->offset, p->len,
+                                   &h->buf, &p->buf_offset);
+        if (p->result != OK) {
+            semaphore_give(out, h->charge);
+        }
+    }
+    if (p->result != OK) {
+        free(h);
+        return;
+    }
+    p->held = h;
 }
 
 MAY_WAIT static void piece_read(void *arg)
@@ -175,7 +230,7 @@ static void piece_locate(struct reader_state *s, u64 at, u64 len, struct read_pi
 
 static void view_drop(struct reader_state *s)
 {
-    buf_put(s->view);
+    held_put(s->view, s->owner_core);
     s->view = NULL;
 }
 
@@ -195,7 +250,7 @@ MAY_WAIT static void ahead_drop(struct reader_state *s)
 {
     struct read_piece piece;
     if (ahead_take(s, &piece) && piece.result == OK) {
-        buf_put(piece.buf);
+        held_put(piece.held, s->owner_core);
     }
 }
 
@@ -211,8 +266,8 @@ MAY_WAIT static enum err read_extents(struct reader_state *s, u64 offset, u64 le
         piece_read(&piece);
     }
     TRY(piece.result);
-    s->view = piece.buf;
-    *out = BYTES(piece.buf->data + piece.buf_offset, MIN(len, (u64)piece.len));
+    s->view = piece.held;
+    *out = BYTES(piece.held->buf->data + piece.buf_offset, MIN(len, (u64)piece.len));
     if (out->len < len) {
         piece_locate(s, offset + out->len, len - out->len, &s->ahead);
         // Without a fiber to spare it is read when it is asked for.

@@ -104,7 +104,7 @@ MAY_WAIT static void chunk_write_fiber(void *arg)
     if (e != OK) {
         w->write_error = e;
     }
-    buf_put(w->write.frame);
+    budget_buf_put(&w->home->budget.in, w->write.frame);
     w->write.frame = NULL;
 }
 
@@ -116,7 +116,7 @@ MAY_WAIT void writer_settle(struct object_writer *w)
 
 static void frame_drop(struct object_writer *w)
 {
-    buf_put(w->frame);
+    budget_buf_put(&w->home->budget.in, w->frame);
     w->frame = NULL;
     w->fill = 0;
     w->frame_room = 0;
@@ -152,7 +152,8 @@ MAY_WAIT static enum err frame_take(struct object_writer *w)
         room = MAX(room, (size_t)EMPTY_ROOM_BYTES);
     }
     w->frame_offset = has_header ? STORE_EXTENT_HEADER : 0;
-    TRY(buf_get_wait(w->frame_offset + ALIGN_UP(room, (size_t)4 * KIB), &w->frame));
+    TRY(budget_buf_get(&w->home->budget.in, w->frame_offset + ALIGN_UP(room, (size_t)4 * KIB),
+                       &w->frame));
     w->frame_room = (u32)room;
     w->fill = 0;
     return OK;

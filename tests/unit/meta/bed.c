@@ -74,6 +74,33 @@ void bed_on(u32 core, fiber_fn fn, void *arg)
     CHECK_OK(core_call(core, fn, arg));
 }
 
+struct parallel {
+    void (*fn)(void *arg, u32 i);
+    void *arg;
+    u32 next;
+    u32 count;
+};
+
+static void parallel_fiber(void *arg)
+{
+    struct parallel *p = arg;
+    while (p->next < p->count) {
+        p->fn(p->arg, p->next++);
+    }
+}
+
+void bed_parallel(u32 count, void (*fn)(void *arg, u32 i), void *arg)
+{
+    struct parallel p = {.fn = fn, .arg = arg, .count = count};
+    struct group g;
+    group_init(&g);
+    for (u32 i = 0; i < 64; i++) {
+        CHECK_OK(group_spawn(&g, parallel_fiber, &p));
+    }
+    group_join(&g);
+    group_deinit(&g);
+}
+
 struct count_call {
     struct bed *bed;
     struct bed_counts *out;

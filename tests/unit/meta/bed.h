@@ -47,6 +47,8 @@ void bed_run(u32 cores, void (*body)(struct bed *bed));
 void bed_reopen(struct bed *bed);
 // Runs fn(arg) on a core as a fiber and waits for it.
 void bed_on(u32 core, fiber_fn fn, void *arg);
+// Runs fn(arg, i) for every i below count, on many fibers at once: flushes are shared.
+void bed_parallel(u32 count, void (*fn)(void *arg, u32 i), void *arg);
 // Sums over all cores.
 struct bed_counts {
     struct meta_usage meta;

@@ -203,7 +203,7 @@ static void race_body(struct bed *bed)
 {
     struct meta *m = bed->meta;
     u32 deleted = 0;
-    for (u32 round = 0; round < 150; round++) {
+    for (u32 round = 0; round < 80; round++) {
         struct bucket b;
         struct race_put puts[6];
         struct group g;
@@ -239,7 +239,7 @@ static void race_body(struct bed *bed)
         }
     }
     // Both outcomes were seen, else this test shows nothing.
-    CHECK(deleted > 0 && deleted < 150);
+    CHECK(deleted > 0 && deleted < 80);
 }
 
 struct admin_race {

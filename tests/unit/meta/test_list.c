@@ -138,18 +138,28 @@ static void check_query(struct meta *m, const struct model *model, struct list_r
     CHECK(seen == want.count || rq->max == 0);
 }
 
-static void put_all(struct bed *bed, struct model *m)
+struct put_call {
+    struct bed *bed;
+    const struct model *model;
+};
+
+static void put_one(void *arg, u32 i)
+{
+    struct put_call *c = arg;
+    struct bytes key = model_bytes(&c->model->keys[i]);
+    CHECK_OK(put_simple(c->bed->meta, B("bkt"), key, key.len, i));
+    if (i % 10 == 0) {
+        CHECK_OK(put_simple(c->bed->meta, B("another"), key, 1, i));
+    }
+}
+
+static void put_all(struct bed *bed, const struct model *m)
 {
     struct bucket b;
+    struct put_call c = {.bed = bed, .model = m};
     CHECK_OK(bucket_create(bed->meta, B("bkt"), &b));
     CHECK_OK(bucket_create(bed->meta, B("another"), &b));
-    for (u32 i = 0; i < m->count; i++) {
-        struct bytes key = model_bytes(&m->keys[i]);
-        CHECK_OK(put_simple(bed->meta, B("bkt"), key, key.len, i));
-        if (i % 10 == 0) {
-            CHECK_OK(put_simple(bed->meta, B("another"), key, 1, i));
-        }
-    }
+    bed_parallel(m->count, put_one, &c);
 }
 
 static void change_some(struct bed *bed, struct model *m)
@@ -319,6 +329,13 @@ static void churn_fiber(void *arg)
     }
 }
 
+static void put_stay(void *arg, u32 i)
+{
+    struct bed *bed = arg;
+    char key[64];
+    CHECK_OK(put_simple(bed->meta, B("bkt"), key_of(key, sizeof(key), "dir/stay", i), 1, 1));
+}
+
 // Keys that stay are in every listing exactly once, whatever happens around them, over walks that
 // are long enough to give the loop its turn.
 static void churn_body(struct bed *bed)
@@ -327,11 +344,8 @@ static void churn_body(struct bed *bed)
     struct bucket b;
     struct group g;
     struct churn c = {.meta = bed->meta};
-    char key[64];
     CHECK_OK(bucket_create(bed->meta, B("bkt"), &b));
-    for (u64 i = 0; i < STAY; i++) {
-        CHECK_OK(put_simple(bed->meta, B("bkt"), key_of(key, sizeof(key), "dir/stay", i), 1, 1));
-    }
+    bed_parallel(STAY, put_stay, bed);
     group_init(&g);
     CHECK_OK(group_spawn(&g, churn_fiber, &c));
     for (u32 round = 0; round < 20; round++) {
@@ -360,19 +374,23 @@ static void churn_body(struct bed *bed)
     group_deinit(&g);
 }
 
+static void put_in_dir(void *arg, u32 i)
+{
+    struct bed *bed = arg;
+    char key[64];
+    char dir[32];
+    snprintf(dir, sizeof(dir), "d%u/", i % 7);
+    CHECK_OK(put_simple(bed->meta, B("bkt"), key_of(key, sizeof(key), dir, i), 1, 1));
+}
+
 // Many keys under one common prefix are passed over, not read: and still counted once.
 static void prefixes_body(struct bed *bed)
 {
     struct bucket b;
     struct list_result got;
     struct arena arena;
-    char key[64];
-    char dir[32];
     CHECK_OK(bucket_create(bed->meta, B("bkt"), &b));
-    for (u64 i = 0; i < 2000; i++) {
-        snprintf(dir, sizeof(dir), "d%u/", (u32)(i % 7));
-        CHECK_OK(put_simple(bed->meta, B("bkt"), key_of(key, sizeof(key), dir, i), 1, 1));
-    }
+    bed_parallel(2000, put_in_dir, bed);
     arena_init(&arena, 8 * MIB);
     struct list_request rq = {.bucket = B("bkt"), .delimiter = B("/"), .max = 3};
     CHECK_OK(object_list(bed->meta, &rq, &arena, &got));

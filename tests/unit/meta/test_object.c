@@ -334,7 +334,7 @@ static void creators_body(struct bed *bed)
 {
     bool existed;
     bucket_make(bed);
-    for (u32 round = 0; round < 60; round++) {
+    for (u32 round = 0; round < 30; round++) {
         struct creator creators[5];
         struct group g;
         u32 won = 0;
@@ -535,7 +535,7 @@ static void crowd_fiber(void *arg)
 // More writers than the buffer memory has frames for: they wait for each other and all end.
 static void crowd_body(struct bed *bed)
 {
-    struct crowd crowd[100];
+    struct crowd crowd[72];
     struct group g;
     u32 done = 0;
     bucket_make(bed);
