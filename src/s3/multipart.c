@@ -83,7 +83,7 @@ enum err s3_op_create_multipart_upload(struct s3_request *rq)
 static enum err part_number(struct s3_request *rq, u32 *out)
 {
     struct bytes text = s3_param_get(rq, "partNumber");
-    u64 number;
+    u64 number = 0;
     if (!u64_parse(text, META_PART_NUMBER_MAX, &number) || number == 0) {
         return s3_fail_argument(rq, "partNumber", text,
                                 "Part number must be an integer between 1 and 10000, inclusive");
@@ -218,7 +218,7 @@ enum err s3_op_upload_part_copy(struct s3_request *rq)
     struct upload_info upload;
     struct object_reader r;
     struct object_info info;
-    u32 number;
+    u32 number = 0;
     TRY(s3_refuse_unsupported_headers(rq));
     TRY(part_number(rq, &number));
     TRY(s3_copy_source_parse(rq, &source));
@@ -245,7 +245,7 @@ static enum err complete_part_parse(struct s3_request *rq, const struct xml_node
                                     const struct upload_info *upload, struct complete_part *out)
 {
     *out = (struct complete_part){0};
-    u64 number;
+    u64 number = 0;
     struct bytes etag = xml_child_text(node, "ETag");
     if (!u64_parse(xml_child_text(node, "PartNumber"), INT32_MAX, &number) || etag.data == NULL) {
         return ERR_S3_MALFORMED_XML;

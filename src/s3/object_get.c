@@ -23,7 +23,7 @@ struct selection {
 static enum err select_part(struct s3_request *rq, struct object_reader *r, struct bytes text,
                             struct selection *s)
 {
-    u64 number;
+    u64 number = 0;
     if (!u64_parse(text, META_PART_NUMBER_MAX, &number) || number == 0) {
         return s3_fail_argument(rq, "partNumber", text,
                                 "Part number must be an integer between 1 and 10000, inclusive");
