@@ -4,6 +4,8 @@
 // the second the announced length.
 #include "../unit/s3/fake_http.c"
 #include "fuzz.h"
+
+#include <stdlib.h>
 #include "s3/body.h"
 
 #include <stdio.h>

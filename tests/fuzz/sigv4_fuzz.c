@@ -4,6 +4,8 @@
 // feeds.
 #include "../unit/s3/fake_http.c"
 #include "fuzz.h"
+
+#include <stdlib.h>
 #include "s3/auth.h"
 #include "s3/checksum.h"
 #include "s3/headers.h"
