@@ -85,7 +85,8 @@ struct io_engine_ops {
     // flag is ignored).
     bool (*register_memory)(struct io_engine *e, void *base, size_t bytes);
     // Receive buffers for IO_FLAG_SELECT: `count` (a power of two, at most 32768) of `bytes` each;
-    // once an engine. False if the kernel refuses. A RECV that finds none free ends with -ENOBUFS:
+    // one pool an engine: asking again for the same one is fine, for another is false. False if the
+    // kernel refuses. A RECV that finds none free ends with -ENOBUFS:
     // its owner tries again when one was recycled. It holds a buffer only if its result is > 0.
     bool (*recv_pool)(struct io_engine *e, u32 count, u32 bytes);
     u8 *(*recv_buffer)(struct io_engine *e, u32 recv_id);

@@ -50,8 +50,10 @@ static size_t recv_ring_bytes(u32 count)
 bool uring_recv_pool(struct io_engine *e, u32 count, u32 bytes)
 {
     struct uring *u = uring_of(e);
-    ASSERT(u->recv_ring == NULL);
     ASSERT(IS_POWER_OF_TWO(count) && count <= URING_RECV_MAX);
+    if (u->recv_ring != NULL) {
+        return u->recv_count == count && u->recv_bytes == bytes; // shared by two servers
+    }
     ASSERT(bytes > 0 && bytes <= IO_BYTES_MAX);
     void *ring = mmap(NULL, recv_ring_bytes(count), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
