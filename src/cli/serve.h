@@ -59,4 +59,4 @@ struct serve {
 };
 
 // The main fiber: recovers, serves until told to stop, drains. Leaves s->code. arg: struct serve.
-void serve_fiber(void *arg);
+MAY_WAIT void serve_fiber(void *arg);
