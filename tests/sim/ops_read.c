@@ -51,6 +51,20 @@ MAY_WAIT void refs_check(struct world *w, struct model_key *k, u32 index, const 
     }
 }
 
+MAY_WAIT static void release_elsewhere(void *arg)
+{
+    pg_record_release(arg);
+}
+
+// Gives a record back, sometimes from another core.
+MAY_WAIT static void record_release(struct client *c, struct pg_record *r)
+{
+    u32 core = draw_percent(&c->random, 30) ? (u32)draw(&c->random, c->world->cores) : c->core;
+    if (core == c->core || core_call(core, release_elsewhere, r) != OK) {
+        pg_record_release(r);
+    }
+}
+
 // Reads a key; sometimes keeps the record pinned for a while before it reads the extents.
 MAY_WAIT void op_read(struct client *c)
 {
@@ -85,7 +99,7 @@ MAY_WAIT void op_read(struct client *c)
         model_check_record(k, index, &r); // pinned: still the same
     }
     refs_check(w, k, index, &r, &c->random, draw_percent(&c->random, 30));
-    pg_record_release(&r);
+    record_release(c, &r);
 }
 
 // What the index says, at one moment.

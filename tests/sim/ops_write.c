@@ -240,15 +240,20 @@ MAY_WAIT void op_commit(struct client *c, u32 key_count)
     struct change changes[BATCH_MAX];
     u32 count = batch_pick(c, changes, MIN(key_count, (u32)BATCH_MAX));
     u32 locked = 0;
+    if (draw_percent(&c->random, 5)) {
+        fiber_set_deadline(core_now_ns() + 1 + draw(&c->random, 3 * NS_PER_MS));
+    }
     while (locked < count) {
         const struct model_key *k = changes[locked].key;
         enum err e = pg_key_lock(w->store, k->pg, model_name(k), &changes[locked].lock);
         if (e != OK) {
-            CHECK(e == ERR_NO_MEMORY, "pg_key_lock: %s", err_name(e));
+            bool is_known = e == ERR_NO_MEMORY || (e == ERR_DEADLINE && fiber_deadline() != 0);
+            CHECK(is_known, "pg_key_lock: %s", err_name(e));
             break;
         }
         locked++;
     }
+    fiber_set_deadline(0);
     if (locked == count) {
         batch_run(c, changes, count);
     }

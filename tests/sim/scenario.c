@@ -41,7 +41,10 @@ static void draw_world(struct world *w)
     w->is_extent_heavy = draw_percent(random, 50);
     u32 keys = draw_percent(random, 30) ? 200 + (u32)draw(random, 200) : 16 + (u32)draw(random, 60);
     model_init(&w->model, keys, random);
-    w->disk = sim_disk_create(draw_percent(random, 50) ? 0 : w->drive_bytes + MIB);
+    w->is_limited = draw_percent(random, 70);
+    // Without a limit of its own the store fills the filesystem.
+    w->disk = sim_disk_create(w->is_limited ? 0 : w->drive_bytes + MIB);
+    w->compact_percent = draw_percent(random, 50) ? 0 : 1 + (u32)draw(random, 95);
     ASSERT(w->disk != NULL);
     trace("drives %u, pgs %u, segments %llu of %llu KiB, keys %u, clients %u of %u ops", w->drives,
           w->pg_count, (unsigned long long)segments, (unsigned long long)(w->segment_bytes / KIB),
@@ -151,8 +154,9 @@ static void life_fiber(void *arg)
         .drive_count = w->drives,
         .pg_count = w->pg_count,
         .segment_bytes = w->segment_bytes,
-        .drive_bytes_max = w->drive_bytes,
+        .drive_bytes_max = w->is_limited ? w->drive_bytes : 0,
         .cache_bytes = w->cache_bytes,
+        .compact_percent = w->compact_percent,
     };
     u64 warnings = trace_warnings();
     if (w->errors.is_at_open) {

@@ -43,6 +43,8 @@ struct world {
     u32 pg_count;
     u64 segment_bytes;
     u64 drive_bytes;
+    bool is_limited; // by the store's option; else by the filesystem
+    u32 compact_percent;
     size_t cache_bytes;
     u32 clients;    // a core
     u32 client_ops; // each, in one life
