@@ -6,7 +6,8 @@ Three builds, each with its own `meson test`:
   gcc    build/        gcc, release, warnings are errors: suites unit, checks, sim, fuzz
   asan   build-asan/   clang, AddressSanitizer and UndefinedBehaviorSanitizer: the same suites
   tsan   build-tsan/   clang, ThreadSanitizer: what crosses cores (TSAN_TESTS)
-Then every executable tests/NAME/run is the part NAME (tests/perf is dev/bench's). It gets
+Then every executable tests/NAME/run is the part NAME (tests/perf is dev/bench's), and those of
+ASAN_SCRIPTS run once more against the server of build-asan as the part NAME-asan. A script gets
   LEAT        the release server          LEAT_ASAN   the one with AddressSanitizer
   LEAT_TSAN   the one with ThreadSanitizer LEAT_BUILD  the folder of the release build
 and prints, as its last line, "N passed, N failed[, N skipped]". Lines with SKIPPED say why.
@@ -27,8 +28,11 @@ BUILDS = {
     "tsan": ("build-tsan", "clang",
              ["--buildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false"]),
 }
-# Of a tsan build only tests that start threads are of interest; names of meson tests.
-TSAN_TESTS = re.compile(r"thread|multi|mailbox|runtime|blocking|core|net")
+# Of the tsan build only tests that start threads are of interest; names of meson tests.
+TSAN_TESTS = re.compile(r"^(sys-uring|core-|net-|store-|meta-|admin-endpoints)")
+ASAN_SCRIPTS = ("cli",)
+# meson's own limits are for an idle machine.
+TIMEOUT_MULTIPLIER = "4"
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=0:strict_string_checks=1:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -134,9 +138,9 @@ def run_build(name):
     log_json = f"{folder}/meson-logs/testlog.json"
     if os.path.exists(log_json):
         os.unlink(log_json)
-    run_logged(["meson", "test", "-C", folder, "--no-rebuild", "--num-processes",
-                str(len(os.sched_getaffinity(0))), *names], f"{LOGS}/{name}.log",
-               PART_SECONDS_MAX, dict(os.environ, **SANITIZER_ENV))
+    run_logged(["meson", "test", "-C", folder, "--no-rebuild", "--timeout-multiplier",
+                TIMEOUT_MULTIPLIER, "--num-processes", str(len(os.sched_getaffinity(0))), *names],
+               f"{LOGS}/{name}.log", PART_SECONDS_MAX, dict(os.environ, **SANITIZER_ENV))
     if not os.path.exists(log_json):
         tail(f"{LOGS}/{name}.log")
         return Count(failed=1)
@@ -148,13 +152,14 @@ def run_build(name):
     return count
 
 
-def run_script(name, script):
+def run_script(name, script, server="gcc"):
     log = f"{LOGS}/{name}.log"
     env = dict(os.environ, LEAT_BUILD=os.path.abspath("build"), **SANITIZER_ENV)
     for variable, key in (("LEAT", "gcc"), ("LEAT_ASAN", "asan"), ("LEAT_TSAN", "tsan")):
         env[variable] = os.path.abspath(f"{BUILDS[key][0]}/leat")
-    if not os.path.exists(env["LEAT"]) and not build("gcc", ["src/cli/leat"]):
+    if not os.path.exists(f"{BUILDS[server][0]}/leat") and not build(server, ["src/cli/leat"]):
         return Count(failed=1)
+    env["LEAT"] = os.path.abspath(f"{BUILDS[server][0]}/leat")
     code = run_logged([script], log, PART_SECONDS_MAX, env)
     with open(log, errors="replace") as f:
         lines = f.read().splitlines()
@@ -176,13 +181,16 @@ def run_script(name, script):
 
 
 def parts():
-    """(name, function) in the order of running: the release build first, scripts need it."""
-    found = [("gcc", lambda: run_build("gcc"))]
+    """(name, function) in the order of running: scripts need the builds."""
+    found = [(name, lambda n=name: run_build(n)) for name in BUILDS]
     for script in sorted(glob.glob("tests/*/run")):
         name = script.split("/")[1]
-        if name not in NOT_PARTS and os.access(script, os.X_OK):
-            found.append((name, lambda n=name, s=script: run_script(n, s)))
-    found += [(name, lambda n=name: run_build(n)) for name in ("asan", "tsan")]
+        if name in NOT_PARTS or not os.access(script, os.X_OK):
+            continue
+        found.append((name, lambda n=name, s=script: run_script(n, s)))
+        if name in ASAN_SCRIPTS:
+            asan = name + "-asan"
+            found.append((asan, lambda n=asan, s=script: run_script(n, s, "asan")))
     return found
 
 
