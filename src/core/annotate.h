@@ -49,6 +49,10 @@ static inline void annotate_stack_made(struct fiber *f)
 static inline void annotate_stack_gone(struct fiber *f)
 {
     VALGRIND_STACK_DEREGISTER(f->valgrind_id);
+#ifdef LEAT_ASAN
+    // liburing maps its rings by raw system call, perhaps right here, and would inherit the marks.
+    __asan_unpoison_memory_region(f->stack, FIBER_STACK_BYTES);
+#endif
 #ifdef LEAT_TSAN
     __tsan_destroy_fiber(f->tsan);
 #endif

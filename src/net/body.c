@@ -91,15 +91,20 @@ MAY_WAIT enum err http_body_read(struct http_exchange *x, void *buf, size_t cap,
 {
     struct exchange *e = exchange_of(x);
     *out = 0;
-    if (e->is_body_done || cap == 0) {
+    if (cap == 0) {
         return OK;
     }
     if (e->is_body_broken) {
         return ERR_CLOSED;
     }
     enum err error = OK;
+    // Also for an empty body: botocore keeps the state of a final answer that came without
+    // "100 Continue" and then waits for ever on the connection's next response.
     if (x->expects_continue && !e->is_continue_sent) {
         error = continue_send(e);
+    }
+    if (error == OK && e->is_body_done) {
+        return OK;
     }
     if (error == OK) {
         error =

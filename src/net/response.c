@@ -139,11 +139,11 @@ static bool must_close(const struct exchange *e)
     if (e->connection->server->is_stopping || e->is_body_broken) {
         return true;
     }
-    if (e->is_body_done) {
-        return false;
+    // Also when the body is empty: see http_body_read about what clients make of it.
+    if (e->x.expects_continue && !e->is_continue_sent) {
+        return true;
     }
-    return (e->x.expects_continue && !e->is_continue_sent) ||
-           (!e->x.is_chunked && e->body_remaining > HTTP_DRAIN_BYTES_MAX);
+    return !e->is_body_done && !e->x.is_chunked && e->body_remaining > HTTP_DRAIN_BYTES_MAX;
 }
 
 enum err http_response_start(struct http_exchange *x, u32 status, u64 content_length)

@@ -11,7 +11,7 @@ from botocore.config import Config
 
 endpoint = sys.argv[1]
 s3 = boto3.client("s3", endpoint_url=endpoint,
-                  config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}))
+                  config=Config(signature_version="s3v4", s3={"addressing_style": "path"}, retries={"max_attempts": 0}))
 B = "boto-bucket"
 s3.create_bucket(Bucket=B)
 assert B in [b["Name"] for b in s3.list_buckets()["Buckets"]]
