@@ -14,16 +14,16 @@ enum err object_peek(struct store *s, u32 pg, struct bytes key, struct object_in
 
 enum err write_condition_check(const struct write_condition *c, const struct object_info *now)
 {
-    bool wants_existing =
-        c->if_match_any || c->has_if_match || c->has_if_modified_at || c->has_if_size;
+    bool wants_existing = c->if_match_any || c->has_if_match || c->if_etag_is_foreign ||
+                          c->has_if_modified_at || c->has_if_size;
     if (now == NULL) {
         return wants_existing ? ERR_S3_NO_SUCH_KEY : OK;
     }
-    bool holds = !c->if_none_match_any;
+    bool holds = !c->if_none_match_any && !c->if_etag_is_foreign;
     if (c->has_if_match) {
-        holds = holds && !c->if_etag_is_foreign && etag_equal(&c->if_match, &now->etag);
+        holds = holds && etag_equal(&c->if_match, &now->etag);
     }
-    if (c->has_if_none_match && !c->if_etag_is_foreign) {
+    if (c->has_if_none_match) {
         holds = holds && !etag_equal(&c->if_none_match, &now->etag);
     }
     if (c->has_if_modified_at) {

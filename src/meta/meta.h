@@ -153,7 +153,7 @@ struct object_write_options {
     struct bytes upload_id;
     u32 part_number;
 };
-// ERR_S3_NO_SUCH_BUCKET, ERR_S3_NO_SUCH_UPLOAD, ERR_DRIVE_FULL (checked early), ERR_LIMIT_REACHED.
+// ERR_S3_NO_SUCH_BUCKET, ERR_S3_NO_SUCH_UPLOAD, ERR_S3_ENTITY_TOO_LARGE, ERR_NO_MEMORY, ...
 MAY_WAIT enum err object_write_begin(struct meta *m, const struct object_write_options *o,
                                      struct object_writer **out) NODISCARD;
 // Where the next bytes go: at least 1 byte of room. Valid until the next call on the writer.

@@ -20,7 +20,7 @@ static void bed_open(struct bed *bed)
     struct store_options so = {.drives = drives,
                                .drive_count = 1,
                                .pg_count = 16,
-                               .segment_bytes = 8 * MIB,
+                               .segment_bytes = 4 * MIB,
                                .cache_bytes = 64 * MIB};
     struct meta_options mo = {.part_bytes_min = TEST_PART_MIN, .buckets_max = 100};
     CHECK_OK(store_open(&so, &bed->store));

@@ -261,7 +261,7 @@ static void conditions_body(struct bed *bed)
     struct write_condition none_match_any = {.if_none_match_any = true};
     struct write_condition match_any = {.if_match_any = true};
     struct write_condition match = {.has_if_match = true};
-    struct write_condition foreign = {.has_if_match = true, .if_etag_is_foreign = true};
+    struct write_condition foreign = {.if_etag_is_foreign = true};
     bucket_make(bed);
     CHECK_ERR(put_if(bed, B("k"), match_any, &info), ERR_S3_NO_SUCH_KEY);
     CHECK_ERR(put_if(bed, B("k"), match, &info), ERR_S3_NO_SUCH_KEY);
