@@ -9,7 +9,6 @@
 #include "s3/request.h"
 #include "s3/s3_private.h"
 
-#define OWNER_ID   "leat"
 #define CONFIG_MAX (64 * KIB)
 
 // State of one ListBuckets page.
@@ -69,10 +68,7 @@ enum err s3_op_list_buckets(struct s3_request *rq)
     struct xml_writer w;
     s3_xml_begin(rq, &w, 4 * KIB);
     xml_writer_open_root(&w, "ListAllMyBucketsResult");
-    xml_writer_open(&w, "Owner");
-    xml_writer_string(&w, "ID", OWNER_ID);
-    xml_writer_string(&w, "DisplayName", OWNER_ID);
-    xml_writer_close(&w);
+    s3_xml_owner(&w, "Owner");
     xml_writer_open(&w, "Buckets");
     struct bucket_page page = {.w = &w, .left = (u32)limit};
     if (region.len == 0 || bytes_equal(region, bytes_from_string(rq->s3->region))) {

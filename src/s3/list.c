@@ -8,8 +8,6 @@
 #include "s3/headers.h"
 #include "s3/list.h"
 
-#define OWNER "leat"
-
 enum err s3_list_encoding(struct s3_request *rq, bool *is_url)
 {
     struct bytes text = s3_param_get(rq, "encoding-type");
@@ -48,14 +46,6 @@ void s3_list_name(struct xml_writer *w, const char *element, struct bytes name, 
     xml_writer_raw(w, element, BYTES(encoded, len));
 }
 
-void s3_list_owner(struct xml_writer *w, const char *element)
-{
-    xml_writer_open(w, element);
-    xml_writer_string(w, "ID", OWNER);
-    xml_writer_string(w, "DisplayName", OWNER);
-    xml_writer_close(w);
-}
-
 enum list_kind { LIST_V1, LIST_V2, LIST_VERSIONS };
 
 struct listing {
@@ -86,7 +76,7 @@ static void xml_item(struct xml_writer *w, const struct listing *l, const struct
     }
     xml_writer_u64(w, "Size", item->info.size);
     if (l->with_owner) {
-        s3_list_owner(w, "Owner");
+        s3_xml_owner(w, "Owner");
     }
     xml_writer_raw(w, "StorageClass", BYTES_LITERAL("STANDARD"));
     xml_writer_close(w);

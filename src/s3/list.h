@@ -10,5 +10,3 @@ NODISCARD enum err s3_list_encoding(struct s3_request *rq, bool *is_url);
 NODISCARD enum err s3_list_max(struct s3_request *rq, const char *name, u32 *out);
 // <element>name</element>, URL-encoded if asked.
 void s3_list_name(struct xml_writer *w, const char *element, struct bytes name, bool is_url);
-// <Owner><ID>...</ID><DisplayName>...</DisplayName></Owner>
-void s3_list_owner(struct xml_writer *w, const char *element);

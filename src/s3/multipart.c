@@ -431,8 +431,8 @@ enum err s3_op_list_parts(struct s3_request *rq)
     xml_writer_text(&w, "Bucket", rq->bucket);
     s3_list_name(&w, "Key", rq->key, is_url);
     xml_writer_text(&w, "UploadId", upload_id);
-    s3_list_owner(&w, "Initiator");
-    s3_list_owner(&w, "Owner");
+    s3_xml_owner(&w, "Initiator");
+    s3_xml_owner(&w, "Owner");
     xml_writer_string(&w, "StorageClass", "STANDARD");
     xml_writer_u64(&w, "PartNumberMarker", marker);
     xml_writer_u64(&w, "NextPartNumberMarker", count > 0 ? parts[count - 1].number : 0);
@@ -468,8 +468,8 @@ static void xml_upload(struct xml_writer *w, const struct upload_item *u, bool i
     xml_writer_open(w, "Upload");
     s3_list_name(w, "Key", u->key, is_url);
     xml_writer_string(w, "UploadId", u->upload_id);
-    s3_list_owner(w, "Initiator");
-    s3_list_owner(w, "Owner");
+    s3_xml_owner(w, "Initiator");
+    s3_xml_owner(w, "Owner");
     xml_writer_string(w, "StorageClass", "STANDARD");
     s3_xml_time(w, "Initiated", u->info.initiated_ns);
     if (u->info.checksum_algorithm != CHECKSUM_NONE) {

@@ -7,6 +7,7 @@
 #include "codec/xml_write.h"
 #include "s3/s3.h"
 
+#define S3_OWNER_ID         "leat" // every credential acts for the one owner of everything
 #define S3_REQUEST_ID_CHARS 16
 #define S3_QUERY_MAX        64 // parameters of one request
 #define S3_ERROR_FIELDS_MAX 4
@@ -101,6 +102,9 @@ MAY_WAIT NODISCARD enum err s3_respond_xml(struct s3_request *rq, struct xml_wri
 MAY_WAIT NODISCARD enum err s3_respond_empty(struct s3_request *rq, u32 status);
 // A writer for a response body in the request's arena.
 void s3_xml_begin(struct s3_request *rq, struct xml_writer *w, size_t guess_bytes);
+
+// <element><ID>...</ID><DisplayName>...</DisplayName></element> of the one owner.
+void s3_xml_owner(struct xml_writer *w, const char *element);
 
 // Reads the whole (small) body, verified, into the arena. ERR_S3_MAX_MESSAGE_LENGTH past `max`.
 MAY_WAIT NODISCARD enum err s3_read_small_body(struct s3_request *rq, size_t max,

@@ -22,6 +22,14 @@ void s3_xml_begin(struct s3_request *rq, struct xml_writer *w, size_t guess_byte
     xml_writer_declaration(w);
 }
 
+void s3_xml_owner(struct xml_writer *w, const char *element)
+{
+    xml_writer_open(w, element);
+    xml_writer_string(w, "ID", S3_OWNER_ID);
+    xml_writer_string(w, "DisplayName", S3_OWNER_ID);
+    xml_writer_close(w);
+}
+
 enum err s3_respond_xml(struct s3_request *rq, struct xml_writer *w)
 {
     struct bytes body;

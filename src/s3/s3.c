@@ -88,6 +88,20 @@ static void make_request_id(struct s3_request *rq)
     rq->request_id[S3_REQUEST_ID_CHARS] = 0;
 }
 
+// A client that says whose bucket it expects is refused when it is somebody else's.
+static enum err check_expected_owner(struct s3_request *rq)
+{
+    static const char *const headers[] = {"x-amz-expected-bucket-owner",
+                                          "x-amz-source-expected-bucket-owner"};
+    for (size_t i = 0; i < ARRAY_LEN(headers); i++) {
+        struct bytes owner = s3_header_get(rq, headers[i]);
+        if (owner.data != NULL && !bytes_equal(owner, BYTES_LITERAL(S3_OWNER_ID))) {
+            return ERR_S3_ACCESS_DENIED;
+        }
+    }
+    return OK;
+}
+
 static MAY_WAIT enum err handle(struct s3_request *rq)
 {
     TRY(s3_request_parse(rq));
@@ -106,6 +120,7 @@ static MAY_WAIT enum err handle(struct s3_request *rq)
         return ERR_S3_INVALID_BUCKET_NAME;
     }
     TRY(s3_route(rq));
+    TRY(check_expected_owner(rq));
     switch (rq->op) {
 #define S3_OP(name, handler)                                                                       \
     case S3_OP_##name:                                                                             \

@@ -126,6 +126,8 @@ def test_conditions():
     expect(c.put(p, b"two", if_none_match="*"), 412, "PreconditionFailed")
     assert c.get(p).body == b"one"
     expect(c.put(p, b"two", if_match='"00000000000000000000000000000000"'), 412)
+    expect(c.put(p, b"two", if_match='"ABCORZ"'), 412, "PreconditionFailed")
+    expect(c.put("/%s/none" % b, b"two", if_match='"ABCORZ"'), 404, "NoSuchKey")
     expect(c.put(p, b"two", if_match=etag), 200)
     expect(c.put("/%s/none" % b, b"", if_match=etag), 404, "NoSuchKey")
     expect(c.put("/%s/new" % b, b"", if_none_match="*"), 200)
@@ -641,6 +643,18 @@ def test_buckets():
     expect(c.put("/located2", config("mars")), 400, "InvalidLocationConstraint")
     expect(c.put("/located2", b"<rubbish"), 400, "MalformedXML")
     c.delete("/located")
+
+
+def test_owner():
+    c, b = bucket()
+    c.put("/%s/k" % b, b"x")
+    for path in ("/" + b, "/%s/k" % b):
+        r = expect(c.get(path, [("acl", "")]), 200)
+        assert b"<Permission>FULL_CONTROL</Permission>" in r.body
+    expect(c.get("/%s/absent" % b, [("acl", "")]), 404, "NoSuchKey")
+    expect(c.get("/%s/k" % b, x_amz_expected_bucket_owner="somebody"), 403, "AccessDenied")
+    expect(c.put("/%s/k" % b, b"y", x_amz_expected_bucket_owner="somebody"), 403, "AccessDenied")
+    assert c.get("/%s/k" % b, x_amz_expected_bucket_owner="leat").body == b"x"
 
 
 def test_bucket_delete_races_with_puts():
