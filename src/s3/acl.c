@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// GetBucketAcl and GetObjectAcl: what holds for everything here, the owner has full control and
-// nobody else has anything. Setting an ACL is not there (501).
+// ACLs: what holds for everything here is that the owner has full control and nobody else has
+// anything. That is what is told, and setting exactly that (x-amz-acl: private) is accepted; any
+// other ACL is 501.
+#include "s3/headers.h"
 #include "s3/request.h"
+
+#define ACL_BODY_MAX (64 * KIB)
 
 static MAY_WAIT enum err respond_acl(struct s3_request *rq)
 {
@@ -37,4 +41,34 @@ enum err s3_op_get_object_acl(struct s3_request *rq)
     TRY(object_open(rq->meta, rq->bucket, rq->key, true, rq->arena, &r));
     object_close(&r);
     return respond_acl(rq);
+}
+
+// The header that names a canned ACL has been checked; grants in a body are not there.
+static MAY_WAIT enum err accept_private_acl(struct s3_request *rq)
+{
+    struct bytes body;
+    TRY(s3_refuse_unsupported_headers(rq));
+    TRY(s3_read_small_body(rq, ACL_BODY_MAX, &body));
+    if (body.len > 0 || s3_header_get(rq, "x-amz-acl").data == NULL) {
+        return s3_fail(rq, ERR_S3_NOT_IMPLEMENTED,
+                       "Only the canned ACL \"private\" is implemented. Nothing was changed.");
+    }
+    return OK;
+}
+
+enum err s3_op_put_bucket_acl(struct s3_request *rq)
+{
+    struct bucket b;
+    TRY(accept_private_acl(rq));
+    TRY(bucket_find(rq->meta, rq->bucket, &b));
+    return s3_respond_empty(rq, 200);
+}
+
+enum err s3_op_put_object_acl(struct s3_request *rq)
+{
+    struct object_reader r;
+    TRY(accept_private_acl(rq));
+    TRY(object_open(rq->meta, rq->bucket, rq->key, true, rq->arena, &r));
+    object_close(&r);
+    return s3_respond_empty(rq, 200);
 }

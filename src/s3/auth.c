@@ -214,7 +214,7 @@ static enum err parse_presigned_claim(struct s3_request *rq, struct claim *c)
                        "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"");
     }
     if (expires.len > 0 && expires.data[0] == '-') {
-        return s3_fail(rq, ERR_S3_AUTH_QUERY_PARAMETERS, "X-Amz-Expires must be non-negative");
+        return ERR_S3_EXPIRED_TOKEN; // it was over before it began
     }
     if (!u64_parse(expires, UINT64_MAX, &c->expires_s)) {
         return s3_fail(rq, ERR_S3_AUTH_QUERY_PARAMETERS, "X-Amz-Expires should be a number");

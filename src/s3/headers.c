@@ -34,6 +34,8 @@ static struct bytes trim(struct bytes b)
 // "gzip,aws-chunked" is kept as "gzip": the framing was the request's, not the object's.
 static enum err strip_aws_chunked(struct s3_request *rq, struct bytes value, struct bytes *out)
 {
+    struct bytes whole = value;
+    bool is_stripped = false;
     u8 *p = arena_alloc(rq->arena, value.len + 1);
     if (p == NULL) {
         return ERR_NO_MEMORY;
@@ -44,7 +46,9 @@ static enum err strip_aws_chunked(struct s3_request *rq, struct bytes value, str
         struct bytes one = BYTES(value.data, comma ? (size_t)(comma - value.data) : value.len);
         value = comma == NULL ? BYTES_NONE : bytes_skip(value, one.len + 1);
         one = trim(one);
-        if (one.len == 0 || bytes_equal_nocase(one, BYTES_LITERAL("aws-chunked"))) {
+        bool is_framing = bytes_equal_nocase(one, BYTES_LITERAL("aws-chunked"));
+        is_stripped = is_stripped || is_framing;
+        if (one.len == 0 || is_framing) {
             continue;
         }
         if (len > 0) {
@@ -53,7 +57,7 @@ static enum err strip_aws_chunked(struct s3_request *rq, struct bytes value, str
         memcpy(p + len, one.data, one.len);
         len += one.len;
     }
-    *out = BYTES(p, len);
+    *out = is_stripped ? BYTES(p, len) : whole;
     return OK;
 }
 

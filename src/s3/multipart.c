@@ -161,9 +161,8 @@ static enum err copy_range(struct s3_request *rq, u64 size, u64 *offset, u64 *le
                                 "of the first and last bytes to copy");
     }
     if (last >= size) {
-        s3_error_field(rq, "ArgumentName", BYTES_LITERAL("x-amz-copy-source-range"));
-        s3_error_field(rq, "ArgumentValue", text);
-        return s3_fail_fmt(rq, ERR_S3_INVALID_ARGUMENT,
+        s3_error_field(rq, "RangeRequested", text);
+        return s3_fail_fmt(rq, ERR_S3_INVALID_RANGE,
                            "Range specified is not valid for source object of size: %llu",
                            (unsigned long long)size);
     }
@@ -389,7 +388,11 @@ enum err s3_op_complete_multipart_upload(struct s3_request *rq)
     if (!is_known && e != ERR_S3_NO_SUCH_UPLOAD) {
         return e;
     }
-    TRY(complete_parts_parse(rq, root, &upload, &c));
+    e = complete_parts_parse(rq, root, &upload, &c);
+    if (!is_known && e != OK && e != ERR_S3_MALFORMED_XML) {
+        return ERR_S3_NO_SUCH_UPLOAD; // what its parts would be does not matter
+    }
+    TRY(e);
     if (is_known) {
         TRY(complete_claims(rq, &upload, &c));
     }

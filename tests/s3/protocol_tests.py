@@ -497,7 +497,9 @@ def test_part_copy():
     for n, rng in ((1, "bytes=1000-6000999"), (2, "bytes=6001000-11999999")):
         r = expect(c.request("PUT", p, query(n), dict(h, **{"x-amz-copy-source-range": rng})), 200)
         etags.append((n, leat.xml_root(r.body).findtext("ETag")))
-    for bad in ("bytes=0-12000000", "bytes=5-", "bytes=-5", "0-5", "bytes=7-5"):
+    r = c.request("PUT", p, query(3), dict(h, **{"x-amz-copy-source-range": "bytes=0-12000000"}))
+    expect(r, 416, "InvalidRange")
+    for bad in ("bytes=5-", "bytes=-5", "0-5", "bytes=7-5"):
         r = c.request("PUT", p, query(3), dict(h, **{"x-amz-copy-source-range": bad}))
         expect(r, 400, "InvalidArgument")
     expect(c.request("POST", p, [("uploadId", upload)], body=complete_xml(etags)), 200)
@@ -651,6 +653,10 @@ def test_owner():
     for path in ("/" + b, "/%s/k" % b):
         r = expect(c.get(path, [("acl", "")]), 200)
         assert b"<Permission>FULL_CONTROL</Permission>" in r.body
+        expect(c.request("PUT", path, [("acl", "")], {"x-amz-acl": "private"}), 200)
+        expect(c.request("PUT", path, [("acl", "")], {"x-amz-acl": "public-read"}), 501)
+        expect(c.request("PUT", path, [("acl", "")], body=b"<AccessControlPolicy/>"), 501)
+    assert c.get("/%s/k" % b).body == b"x"
     expect(c.get("/%s/absent" % b, [("acl", "")]), 404, "NoSuchKey")
     expect(c.get("/%s/k" % b, x_amz_expected_bucket_owner="somebody"), 403, "AccessDenied")
     expect(c.put("/%s/k" % b, b"y", x_amz_expected_bucket_owner="somebody"), 403, "AccessDenied")

@@ -176,8 +176,8 @@ static void test_nothing_falls_through(void **state)
         for (size_t m = 0; m < ARRAY_LEN(methods); m++) {
             for (int object = 0; object < 2; object++) {
                 bool is_read = m < 2;
-                if (m == 0 && strcmp(subresources[i], "acl") == 0) {
-                    continue; // reading an ACL is there
+                if ((m == 0 || m == 2) && strcmp(subresources[i], "acl") == 0) {
+                    continue; // GET and PUT of an ACL are there
                 }
                 if (is_read && strcmp(subresources[i], "no-such-thing") == 0) {
                     continue; // reads may carry parameters that mean nothing
