@@ -38,7 +38,7 @@ static enum err select_part(struct s3_request *rq, struct object_reader *r, stru
         if (number != 1) {
             s3_error_field(rq, "ActualPartCount", BYTES_LITERAL("1"));
             s3_error_field(rq, "PartNumberRequested", text);
-            return ERR_S3_INVALID_PART_NUMBER;
+            return s3_fail(rq, ERR_S3_INVALID_PART, "The requested partnumber is not satisfiable");
         }
         s->length = r->info.size;
         // An empty object has no byte to be partial about.
@@ -47,7 +47,7 @@ static enum err select_part(struct s3_request *rq, struct object_reader *r, stru
     }
     if (object_part_find(r, (u32)number, &s->part) != OK) {
         s3_error_field(rq, "PartNumberRequested", text);
-        return ERR_S3_INVALID_PART_NUMBER;
+        return s3_fail(rq, ERR_S3_INVALID_PART, "The requested partnumber is not satisfiable");
     }
     s->offset = s->part.offset;
     s->length = s->part.size;
