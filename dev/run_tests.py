@@ -39,7 +39,7 @@ SANITIZER_ENV = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 NOT_PARTS = {"perf"}
-PART_SECONDS_MAX = 20 * 60
+PART_SECONDS_MAX = 40 * 60
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
 LOGS = "build/test-logs"
 
