@@ -90,24 +90,26 @@ static void engine_submit(struct io_engine *base, struct io_op *op)
     e->linked = (op->flags & IO_FLAG_LINK) != 0 ? rq : NULL;
 }
 
-// All bytes of a write in one block, to be freed.
-static u8 *write_bytes(const struct io_op *op, u32 *len)
+// All bytes of a write in one piece; *gathered is a block to be freed, or NULL.
+static const u8 *write_bytes(const struct io_op *op, u32 *len, u8 **gathered)
 {
-    *len = op->kind == IO_WRITE ? op->len : 0;
-    for (u32 i = 0; op->kind == IO_WRITEV && i < op->len; i++) {
+    *gathered = NULL;
+    if (op->kind == IO_WRITE) {
+        *len = op->len;
+        return op->const_buf;
+    }
+    *len = 0;
+    for (u32 i = 0; i < op->len; i++) {
         *len += (u32)op->iov[i].iov_len;
     }
     u8 *out = malloc(*len + 1);
     ASSERT(out != NULL);
-    if (op->kind == IO_WRITE) {
-        memcpy(out, op->const_buf, *len);
-        return out;
-    }
     size_t at = 0;
     for (u32 i = 0; i < op->len; i++) {
         memcpy(out + at, op->iov[i].iov_base, op->iov[i].iov_len);
         at += op->iov[i].iov_len;
     }
+    *gathered = out;
     return out;
 }
 
@@ -127,17 +129,18 @@ static i32 do_write(struct sim *sim, struct sim_request *rq)
         return -EIO;
     }
     u32 len;
-    u8 *data = write_bytes(rq->op, &len);
+    u8 *gathered;
+    const u8 *data = write_bytes(rq->op, &len, &gathered);
     struct sim_node *file = rq->file;
     u64 offset = rq->op->offset;
     if (file_grow(sim->disk, file, offset + len) != OK) {
-        free(data);
+        free(gathered);
         return -ENOSPC;
     }
     len = transfer_len(sim, len);
     sim_misdirect(sim, &file, &offset, len);
     file_write_done(sim->disk, file, offset, data, len);
-    free(data);
+    free(gathered);
     return (i32)len;
 }
 
@@ -289,7 +292,8 @@ void sim_settle_in_flight(struct sim *sim)
             continue;
         }
         u32 len;
-        u8 *data = write_bytes(rq->op, &len);
+        u8 *gathered;
+        const u8 *data = write_bytes(rq->op, &len, &gathered);
         // With a power loss it may be torn like any other unflushed write. When only the process
         // ends the kernel did some first part of it.
         u32 pages = len / SIM_PAGE_BYTES;
@@ -299,7 +303,7 @@ void sim_settle_in_flight(struct sim *sim)
         if (done > 0 && file_grow(sim->disk, rq->file, rq->op->offset + len) == OK) {
             file_write_done(sim->disk, rq->file, rq->op->offset, data, done);
         }
-        free(data);
+        free(gathered);
     }
 }
 

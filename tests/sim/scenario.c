@@ -13,7 +13,7 @@
 #include "sim_random.h"
 #include "trace.h"
 
-#define LIVES_MAX 6
+#define LIVES_MAX 5
 #define BUF_BYTES (24 * MIB)
 
 // What may go wrong in a life besides its end.
@@ -37,6 +37,11 @@ static void draw_world(struct world *w)
     w->cache_bytes = draw_percent(random, 60) ? 2 * MIB : 0;
     w->clients = w->run.is_plain ? 1 : 1 + (u32)draw(random, 6);
     w->client_ops = 10 + (u32)draw(random, draw_percent(random, 20) ? 120 : 40);
+    if (w->run.crash_at_flush != 0) {
+        // Every crash point of a short life, rather than some of a long one.
+        w->client_ops = 6 + (u32)draw(random, 8);
+        w->clients = MIN(w->clients, 2u);
+    }
     w->delete_percent = 10 + (u32)draw(random, 30);
     w->is_extent_heavy = draw_percent(random, 50);
     u32 keys = draw_percent(random, 30) ? 200 + (u32)draw(random, 200) : 16 + (u32)draw(random, 60);
