@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,31 +71,33 @@ static MAY_WAIT void states_fiber(void *arg)
     struct admin *admin;
     struct http_server *server;
     int fd = -1;
-    struct ask a = {0};
+    struct ask *a = calloc(1, sizeof(*a)); // large for a fiber's stack
+    assert_non_null(a);
     assert_int_equal(admin_create(&options, &admin), OK);
-    assert_int_equal(http_listen("127.0.0.1:0", true, &fd, &a.port), OK);
+    assert_int_equal(http_listen("127.0.0.1:0", true, &fd, &a->port), OK);
     struct http_server_options o = {
         .listen_fd = fd, .handler = admin_handle, .error_body = admin_error_body, .arg = admin};
     assert_int_equal(http_server_start(&o, &server), OK);
 
-    expect(&a, "/-/live", "x", 200, "\r\n\r\nlive\n");
-    expect(&a, "/-/ready", "x", 503, "starting");
-    expect(&a, "/-/ready", "x", 503, "Retry-After: 1");
-    expect(&a, "/-/metrics", "x", 200, "leat_ready 0\n");
-    expect(&a, "/-/metrics", "x", 200, "leat_build_info{version=\"1.2.3-test\"} 1\n");
-    expect(&a, "/-/metrics", "x", 200, "leat_start_time_seconds 1700000000.123\n");
-    expect(&a, "/bucket/key", "x", 503, "Retry-After: 1");
-    expect(&a, "/bucket/key", "x", 503, "<Code>ServiceUnavailable</Code>");
-    expect(&a, "/-/live", "bucket.s3.test", 503, "<Code>ServiceUnavailable</Code>");
-    expect(&a, "/-/other", "x", 404, "/-/metrics");
-    expect(&a, "bad target", "x", 400, "<Code>");
+    expect(a, "/-/live", "x", 200, "\r\n\r\nlive\n");
+    expect(a, "/-/ready", "x", 503, "starting");
+    expect(a, "/-/ready", "x", 503, "Retry-After: 1");
+    expect(a, "/-/metrics", "x", 200, "leat_ready 0\n");
+    expect(a, "/-/metrics", "x", 200, "leat_build_info{version=\"1.2.3-test\"} 1\n");
+    expect(a, "/-/metrics", "x", 200, "leat_start_time_seconds 1700000000.123\n");
+    expect(a, "/bucket/key", "x", 503, "Retry-After: 1");
+    expect(a, "/bucket/key", "x", 503, "<Code>ServiceUnavailable</Code>");
+    expect(a, "/-/live", "bucket.s3.test", 503, "<Code>ServiceUnavailable</Code>");
+    expect(a, "/-/other", "x", 404, "/-/metrics");
+    expect(a, "bad target", "x", 400, "<Code>");
 
     admin_set_state(admin, ADMIN_DRAINING, NULL);
-    expect(&a, "/-/live", "x", 200, "live");
-    expect(&a, "/-/ready", "x", 503, "draining");
+    expect(a, "/-/live", "x", 200, "live");
+    expect(a, "/-/ready", "x", 503, "draining");
 
     http_server_stop(server, core_now_ns() + 5 * NS_PER_S);
     admin_destroy(admin);
+    free(a);
 }
 
 static void test_states(void **state)
