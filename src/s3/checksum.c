@@ -137,7 +137,7 @@ enum err s3_checksum_claim_parse(struct s3_request *rq, struct s3_checksum_claim
                            "not allowed.");
         }
         if (!s3_checksum_value_parse((enum checksum_algorithm)a, text, out->value)) {
-            return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST, "Value for %s header is invalid.",
+            return s3_fail_fmt(rq, ERR_S3_BAD_DIGEST, "Value for %s header is invalid.",
                                algorithms[a].header);
         }
         out->algorithm = (u8)a;
@@ -172,7 +172,7 @@ enum err s3_checksum_claim_trailer(struct s3_request *rq, struct s3_checksum_cla
         return ERR_S3_MALFORMED_TRAILER;
     }
     if (!s3_checksum_value_parse((enum checksum_algorithm)claim->algorithm, value, claim->value)) {
-        return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST, "Value for %s trailing header is invalid.",
+        return s3_fail_fmt(rq, ERR_S3_BAD_DIGEST, "Value for %s trailing header is invalid.",
                            algorithms[claim->algorithm].header);
     }
     claim->has_value = true;

@@ -266,12 +266,6 @@ static enum err complete_part_parse(struct s3_request *rq, const struct xml_node
             return ERR_S3_INVALID_PART;
         }
         out->checksum.algorithm = (u8)a;
-    } else if (upload->checksum_type == CHECKSUM_COMPOSITE) {
-        return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST,
-                           "The upload was created using a %s checksum. The complete request must "
-                           "include the checksum for each part. It was missing for part %u in the "
-                           "request.",
-                           s3_checksum_name(a), out->number);
     }
     return OK;
 }

@@ -93,7 +93,10 @@ static void respond_headers(struct s3_request *rq, struct object_reader *r,
     struct bytes mode = s3_header_get(rq, "x-amz-checksum-mode");
     if (bytes_equal_nocase(mode, BYTES_LITERAL("ENABLED"))) {
         if (s->is_part && r->part_count > 0 && s->part.checksum.algorithm != CHECKSUM_NONE) {
-            s3_checksum_respond(rq, &s->part.checksum, 0);
+            // The part's value, with the type that the whole object's checksum has.
+            struct checksum shown = s->part.checksum;
+            shown.type = r->info.checksum.type;
+            s3_checksum_respond(rq, &shown, 0);
         } else if (s->status == 200 || (s->is_part && r->part_count == 0)) {
             s3_checksum_respond(rq, &r->info.checksum, r->info.etag.parts);
         }
@@ -237,14 +240,11 @@ static enum err attributes_parts(struct s3_request *rq, struct object_reader *r,
     }
     max = MIN(max, (u64)ATTRIBUTE_PARTS_MAX);
     xml_writer_open(w, "ObjectParts");
-    // Like AWS: the parts themselves are told only where they have checksums of their own.
     struct object_part part;
-    bool has_checksums =
-        object_part_at(r, 0, &part) == OK && part.checksum.algorithm != CHECKSUM_NONE;
     u64 last = marker;
     u64 given = 0;
     bool is_truncated = false;
-    for (u32 i = 0; has_checksums && i < r->part_count; i++) {
+    for (u32 i = 0; i < r->part_count; i++) {
         TRY(object_part_at(r, i, &part));
         if (part.number <= marker) {
             continue;
@@ -261,12 +261,10 @@ static enum err attributes_parts(struct s3_request *rq, struct object_reader *r,
         last = part.number;
         given++;
     }
-    if (has_checksums) {
-        xml_writer_u64(w, "PartNumberMarker", marker);
-        xml_writer_u64(w, "NextPartNumberMarker", last);
-        xml_writer_u64(w, "MaxParts", max);
-        xml_writer_bool(w, "IsTruncated", is_truncated);
-    }
+    xml_writer_u64(w, "PartNumberMarker", marker);
+    xml_writer_u64(w, "NextPartNumberMarker", last);
+    xml_writer_u64(w, "MaxParts", max);
+    xml_writer_bool(w, "IsTruncated", is_truncated);
     xml_writer_u64(w, "PartsCount", r->part_count);
     xml_writer_close(w);
     return OK;
