@@ -53,8 +53,11 @@ MAY_WAIT static enum err delete_object(struct change_call *c)
     struct store_change change = {.key = meta_key_bytes(&c->place->key), .is_delete = true};
     struct object_info now;
     TRY(object_peek(c->meta->store, c->place->pg, change.key, &now, &c->existed));
-    TRY(write_condition_check(c->condition, c->existed ? &now : NULL));
-    return c->existed ? change_commit(c, &change) : OK;
+    if (!c->existed) {
+        return OK; // whatever the condition: what is to be gone is gone
+    }
+    TRY(write_condition_check(c->condition, &now));
+    return change_commit(c, &change);
 }
 
 MAY_WAIT enum err object_delete(struct meta *m, struct bytes bucket, struct bytes key,

@@ -133,7 +133,9 @@ def test_conditions():
     expect(c.put("/%s/new" % b, b"", if_none_match="*"), 200)
     expect(c.delete(p, if_match=etag), 412)
     assert c.get(p).body == b"two"
+    expect(c.delete(p, if_match='"ABCORZ"'), 412)
     expect(c.delete(p, if_match='"%s"' % md5(b"two")), 204)
+    expect(c.delete(p, if_match='"ABCORZ"'), 204)
 
 
 def test_racing_creators():
