@@ -47,8 +47,8 @@ enum leat_codec_err leat_codec_estimate(const void *plain, size_t n, uint32_t ty
 enum leat_codec_err leat_codec_detect(const void *plain, size_t n, void *scratch,
                                       size_t scratch_bytes, uint32_t *type)
 {
-    // Wider types first, because a type must gain more than the ones before it to be believed: the
-    // halves of bf16 elements look like fp32 elements with one useful exponent in two.
+    // In this order, because a type must gain more than the ones before it to be believed: the
+    // pairs of bf16 elements look like fp32 elements with one useful exponent in two.
     static const u32 candidates[] = {LEAT_CODEC_TYPE_BF16, LEAT_CODEC_TYPE_FP16,
                                      LEAT_CODEC_TYPE_FP32, LEAT_CODEC_TYPE_FP8_E5M2,
                                      LEAT_CODEC_TYPE_BYTES};
@@ -58,11 +58,13 @@ enum leat_codec_err leat_codec_detect(const void *plain, size_t n, void *scratch
         return LEAT_CODEC_OK;
     }
     u64 best = 0;
+    u64 fast[LEAT_CODEC_TYPE_COUNT] = {0};
     for (u32 i = 0; i < ARRAY_LEN(candidates); i++) {
         struct tensor_estimate e;
         u64 seen = blocks_estimate(tensor_ops_get(LEAT_CODEC_CPU_AUTO), candidates[i], plain, n,
                                    scratch, &e);
         u64 size = MIN(e.bytes[TENSOR_MODE_FAST], e.bytes[TENSOR_MODE_DENSE]);
+        fast[candidates[i]] = e.bytes[TENSOR_MODE_FAST];
         // A guess needs a gain of two percent over raw and of one over the guess before it.
         if (best == 0) {
             best = seen - seen / 50;
@@ -71,6 +73,11 @@ enum leat_codec_err leat_codec_detect(const void *plain, size_t n, void *scratch
             *type = candidates[i];
             best = size - size / 100;
         }
+    }
+    // Both 16-bit types fall apart into the same bytes. What tells them apart is whether the top
+    // byte is all exponent, so that sixteen values of it nearly suffice.
+    if (*type == LEAT_CODEC_TYPE_BF16 && fast[LEAT_CODEC_TYPE_FP16] < fast[LEAT_CODEC_TYPE_BF16]) {
+        *type = LEAT_CODEC_TYPE_FP16;
     }
     return LEAT_CODEC_OK;
 }
