@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "codec/tensor/tensor_huffman.h"
+#include "codec/tensor/tensor_choose.h"
 #include "codec/tensor/tensor_ops.h"
 
 #include "leat/codec.h"
@@ -20,13 +20,7 @@
 
 // Scratch of an encoder; the symbols of a whole block follow.
 struct tensor_encode_scratch {
-    struct huffman_work huffman;
-    u32 histogram[256];
-    u32 classes[256]; // counts of what the palette chooses from
-    u8 lengths[256];
-    u16 codes[256];
-    u8 map[256];
-    u8 palette[TENSOR_PALETTE_SYMBOLS];
+    struct tensor_choice choice;
     _Alignas(64) u8 symbols[];
 };
 
@@ -37,11 +31,6 @@ struct tensor_decode_scratch {
     u8 lengths[256];
     _Alignas(64) u8 symbols[TENSOR_SEGMENT_SYMBOLS + 64];
     u8 plain[];
-};
-
-// Sizes of the payload of a block, by mode, as far as the sample tells.
-struct tensor_estimate {
-    u64 bytes[TENSOR_MODE_COUNT];
 };
 
 // The hash that a block's header, an index and a container's header carry.

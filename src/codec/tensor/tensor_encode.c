@@ -7,11 +7,6 @@
 #include "base/assert.h"
 #include "base/endian.h"
 
-#define SAMPLE_RUNS        64u
-#define SAMPLE_RUN_SYMBOLS 64u  // a run is spread over the block with its 63 sisters
-#define FAST_BONUS_PERCENT 2u   // FAST decodes faster: AUTO takes it when it is at most this larger
-#define GAIN_SHARE_MIN     128u // AUTO stores RAW unless a 128th is gained
-
 u64 tensor_hash(const struct tensor_ops *ops, const void *data, size_t n)
 {
     return tensor_hash_finish(ops->hash(data, n, 0), n);
@@ -24,103 +19,30 @@ static u32 sample_count(const struct tensor_ops *ops, u32 type, const u8 *plain,
     u8 rest0[2 * SAMPLE_RUN_SYMBOLS];
     u8 rest1[SAMPLE_RUN_SYMBOLS];
     u32 bytes = tensor_element_bytes(type);
-    u32 taken = MIN(elements, SAMPLE_RUNS * SAMPLE_RUN_SYMBOLS);
-    u32 slack = elements - MIN(elements, SAMPLE_RUN_SYMBOLS);
+    u32 taken = sample_taken(elements);
     for (u32 at = 0, run = 0; at < taken; at += SAMPLE_RUN_SYMBOLS, run++) {
         u32 n = MIN(taken - at, SAMPLE_RUN_SYMBOLS);
-        u32 from = elements == taken ? at : (u32)((u64)slack * run / (SAMPLE_RUNS - 1));
+        u32 from = sample_run_begin(elements, run);
         struct tensor_planes planes = {s->symbols + at, rest0, rest1};
         ops->split(type, plain + (size_t)from * bytes, n, planes);
     }
-    memset(s->histogram, 0, sizeof(s->histogram));
-    ops->histogram(s->symbols, taken, s->histogram);
+    memset(s->choice.histogram, 0, sizeof(s->choice.histogram));
+    ops->histogram(s->symbols, taken, s->choice.histogram);
     return taken;
-}
-
-// Chooses the 16 most frequent classes (symbol >> shift) of the histogram; free places go to the
-// neighbours below the smallest class, then above the largest, where rarer exponents will be.
-// Returns how many of the counted symbols stay outside.
-static u32 palette_build(struct tensor_encode_scratch *s, u32 shift)
-{
-    memset(s->classes, 0, sizeof(s->classes));
-    u32 total = 0;
-    for (u32 i = 0; i < 256; i++) {
-        s->classes[i >> shift] += s->histogram[i];
-        total += s->histogram[i];
-    }
-    u32 n = 0;
-    u32 limit = 256u >> shift;
-    for (u32 i = 0; i < limit; i++) {
-        if (s->classes[i] != 0) {
-            s->huffman.key[n++] = s->classes[i] << 8 | i;
-        }
-    }
-    ASSERT(n > 0);
-    u32 low = s->huffman.key[0] & 255u;
-    u32 high = s->huffman.key[n - 1] & 255u;
-    huffman_sort(s->huffman.key, n);
-    memset(s->map, 0xff, sizeof(s->map));
-    u32 inside = 0;
-    for (u32 place = 0; place < TENSOR_PALETTE_SYMBOLS; place++) {
-        u32 class = 0;
-        if (place < n) {
-            class = s->huffman.key[n - 1 - place] & 255u;
-            inside += s->huffman.key[n - 1 - place] >> 8;
-        } else if (low > 0) {
-            class = --low;
-        } else if (high + 1 < limit) {
-            class = ++high;
-        } else {
-            while (s->map[class] != 0xff) {
-                class ++;
-            }
-        }
-        s->palette[place] = (u8) class;
-        s->map[class] = (u8)place;
-    }
-    return total - inside;
-}
-
-// The bits that the histogram takes in the code of `lengths`.
-static u64 code_bits_total(const u32 *histogram, const u8 *lengths)
-{
-    u64 bits = 0;
-    for (u32 i = 0; i < 256; i++) {
-        bits += (u64)histogram[i] * lengths[i];
-    }
-    return bits;
 }
 
 void tensor_estimate(const struct tensor_ops *ops, u32 type, const u8 *plain, u32 n,
                      struct tensor_encode_scratch *s, struct tensor_estimate *e)
 {
-    struct tensor_layout layout;
-    for (u32 mode = 0; mode < TENSOR_MODE_COUNT; mode++) {
-        e->bytes[mode] = n;
-    }
     u32 elements = n / tensor_element_bytes(type);
     if (elements == 0) {
+        for (u32 mode = 0; mode < TENSOR_MODE_COUNT; mode++) {
+            e->bytes[mode] = n;
+        }
         return;
     }
     u32 taken = sample_count(ops, type, plain, elements, s);
-    u32 outside = palette_build(s, tensor_palette_shift(type));
-    tensor_layout_fast(&layout, type, n, 0);
-    e->bytes[TENSOR_MODE_FAST] = layout.end + (u64)outside * elements / taken * TENSOR_PATCH_BYTES;
-    huffman_build(s->histogram, &s->huffman, s->lengths);
-    tensor_layout_dense(&layout, type, n, 0);
-    u64 lanes = code_bits_total(s->histogram, s->lengths) * elements / taken / 8;
-    e->bytes[TENSOR_MODE_DENSE] = layout.end + lanes + layout.segments * TENSOR_LANES / 2;
-}
-
-// The mode that AUTO takes.
-static u32 mode_choose(const struct tensor_estimate *e, u32 n)
-{
-    u64 fast = e->bytes[TENSOR_MODE_FAST];
-    u64 dense = e->bytes[TENSOR_MODE_DENSE];
-    if (MIN(fast, dense) > n - n / GAIN_SHARE_MIN) {
-        return TENSOR_MODE_RAW;
-    }
-    return fast * 100 <= dense * (100 + FAST_BONUS_PERCENT) ? TENSOR_MODE_FAST : TENSOR_MODE_DENSE;
+    estimate_make(&s->choice, type, n, taken, e);
 }
 
 // Writes a FAST payload and returns its size, or 0 when it would not be smaller than `n`.
@@ -133,7 +55,7 @@ static u32 fast_encode(const struct tensor_ops *ops, u32 type, const u8 *plain, 
     if (l.elements == 0 || l.end >= n) {
         return 0;
     }
-    memcpy(payload, s->palette, TENSOR_PALETTE_SYMBOLS);
+    memcpy(payload, s->choice.palette, TENSOR_PALETTE_SYMBOLS);
     u32 patches = 0;
     u64 sum = 0;
     for (u32 at = 0; at < l.elements; at += TENSOR_CHUNK_SYMBOLS) {
@@ -143,7 +65,7 @@ static u32 fast_encode(const struct tensor_ops *ops, u32 type, const u8 *plain, 
         struct tensor_planes planes = {s->symbols, payload + l.rest0 + (size_t)at * (bytes / 2),
                                        payload + l.rest1 + at};
         struct tensor_pack pack = {
-            .map = s->map,
+            .map = s->choice.map,
             .shift = tensor_palette_shift(type),
             .first = at,
             .codes = payload + l.codes + at / 2,
@@ -174,7 +96,7 @@ static u64 dense_split(const struct tensor_ops *ops, u32 type, const u8 *plain, 
 {
     u32 bytes = tensor_element_bytes(type);
     u64 sum = 0;
-    memset(s->histogram, 0, sizeof(s->histogram));
+    memset(s->choice.histogram, 0, sizeof(s->choice.histogram));
     for (u32 at = 0; at < l->elements; at += TENSOR_CHUNK_SYMBOLS) {
         u32 count = MIN(l->elements - at, TENSOR_CHUNK_SYMBOLS);
         bool is_last = at + count == l->elements;
@@ -183,7 +105,7 @@ static u64 dense_split(const struct tensor_ops *ops, u32 type, const u8 *plain, 
                                        payload + l->rest0 + (size_t)at * (bytes / 2),
                                        payload + l->rest1 + at};
         ops->split(type, from, count, planes);
-        ops->histogram(s->symbols + at, count, s->histogram);
+        ops->histogram(s->symbols + at, count, s->choice.histogram);
         size_t hashed = is_last ? n - (size_t)at * bytes : (size_t)count * bytes;
         sum += ops->hash(from, hashed, (u64)at * bytes / TENSOR_HASH_TILE_BYTES);
     }
@@ -201,9 +123,11 @@ static u32 dense_encode(const struct tensor_ops *ops, u32 type, const u8 *plain,
         return 0;
     }
     header->check = dense_split(ops, type, plain, n, payload, &l, s);
-    header->code_bits = (u8)huffman_build(s->histogram, &s->huffman, s->lengths);
+    header->code_bits =
+        (u8)huffman_build(s->choice.histogram, &s->choice.huffman, s->choice.lengths);
     // Each lane ends on a whole byte, so the lanes take at most a byte each beyond their bits.
-    u64 lanes_max = code_bits_total(s->histogram, s->lengths) / 8 + l.segments * TENSOR_LANES;
+    u64 lanes_max =
+        code_bits_total(s->choice.histogram, s->choice.lengths) / 8 + l.segments * TENSOR_LANES;
     if (lanes_max >= n) {
         return 0;
     }
@@ -212,14 +136,14 @@ static u32 dense_encode(const struct tensor_ops *ops, u32 type, const u8 *plain,
         return 0;
     }
     for (u32 i = 0; i < TENSOR_LENGTH_TABLE_BYTES; i++) {
-        payload[i] = (u8)(s->lengths[2 * i] | s->lengths[2 * i + 1] << 4);
+        payload[i] = (u8)(s->choice.lengths[2 * i] | s->choice.lengths[2 * i + 1] << 4);
     }
-    huffman_codes(s->lengths, s->codes);
+    huffman_codes(s->choice.lengths, s->choice.codes);
     u32 lanes = 0;
     for (u32 segment = 0; segment < l.segments; segment++) {
         u32 at = segment * TENSOR_SEGMENT_SYMBOLS;
         lanes += ops->encode_lanes(s->symbols + at, MIN(l.elements - at, TENSOR_SEGMENT_SYMBOLS),
-                                   s->codes, payload + l.variable + lanes,
+                                   s->choice.codes, payload + l.variable + lanes,
                                    payload + l.codes + segment * TENSOR_SEGMENT_LENGTH_BYTES);
     }
     ASSERT(lanes <= lanes_max);
@@ -272,7 +196,7 @@ u32 tensor_block_encode(const struct tensor_ops *ops, u32 type, u32 mode, const 
         mode = mode_choose(&e, n);
     } else if (mode == TENSOR_MODE_FAST && elements > 0) {
         sample_count(ops, type, plain, elements, s);
-        palette_build(s, tensor_palette_shift(type));
+        palette_build(&s->choice, tensor_palette_shift(type));
     }
     if (mode == TENSOR_MODE_FAST) {
         size = fast_encode(ops, type, plain, n, payload, s, &header);
