@@ -337,7 +337,8 @@ struct leat_codec_gpu_block {
 };
 // Filled by gpu_open. `batch` is device memory with `count` entries; `stream` is a CUstream or
 // NULL. Each call is one launch; results are there when the stream has passed it. `workspace` is
-// device memory of workspace_bytes(count).
+// device memory of workspace_bytes(count), zeroed before its first use; every launch leaves it
+// zeroed, and two launches that may run at once need two. encode writes what block_encode writes.
 struct leat_codec_gpu {
     void *library;
     size_t (*workspace_bytes)(uint32_t count);

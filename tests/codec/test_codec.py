@@ -311,6 +311,19 @@ class RealTensors(unittest.TestCase):
                     self.assertGreaterEqual(ratios[1], floor * 0.97)
 
 
+class Gpu(unittest.TestCase):
+    def test_kernels(self):
+        if not any(os.path.exists(os.path.join(d, "nvcc"))
+                   for d in os.environ["PATH"].split(":") + ["/usr/local/cuda/bin"]):
+            self.skipTest("no nvcc")
+        script = os.path.join(os.path.dirname(__file__), "..", "gpu", "codec", "run")
+        done = subprocess.run([script], capture_output=True, text=True, timeout=360)
+        if done.returncode == 77:
+            self.skipTest("built; there is no GPU to run it")
+        print(done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
 class Lines(unittest.TextTestResult):
     """A line a test."""
 

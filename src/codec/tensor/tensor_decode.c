@@ -13,29 +13,7 @@ enum leat_codec_err tensor_block_header_read(const u8 *stored, u64 stored_bytes,
         return LEAT_CODEC_ERR_FORMAT;
     }
     memcpy(header, stored, sizeof(*header));
-    struct tensor_layout l = {0};
-    bool is_raw = header->mode == TENSOR_MODE_RAW;
-    bool is_dense = header->mode == TENSOR_MODE_DENSE;
-    if (header->magic != TENSOR_MAGIC_BLOCK || header->mode >= TENSOR_MODE_COUNT ||
-        header->type >= TENSOR_TYPE_COUNT || header->reserved != 0 || header->plain_bytes == 0 ||
-        header->plain_bytes > TENSOR_BLOCK_BYTES_MAX ||
-        header->payload_bytes > header->plain_bytes ||
-        header->payload_bytes > stored_bytes - TENSOR_BLOCK_HEADER_BYTES ||
-        header->patch_count > header->plain_bytes || header->lanes_bytes > header->plain_bytes ||
-        (header->patch_count != 0 && header->mode != TENSOR_MODE_FAST) ||
-        (header->lanes_bytes != 0 && !is_dense) ||
-        (is_dense ? header->code_bits == 0 || header->code_bits > TENSOR_CODE_BITS_MAX
-                  : header->code_bits != 0)) {
-        return LEAT_CODEC_ERR_FORMAT;
-    }
-    if (header->mode == TENSOR_MODE_FAST) {
-        tensor_layout_fast(&l, header->type, header->plain_bytes, header->patch_count);
-    } else if (is_dense) {
-        tensor_layout_dense(&l, header->type, header->plain_bytes, header->lanes_bytes);
-    }
-    u32 expected = is_raw ? header->plain_bytes : l.end;
-    bool is_empty = !is_raw && l.elements == 0;
-    return expected != header->payload_bytes || is_empty ? LEAT_CODEC_ERR_FORMAT : LEAT_CODEC_OK;
+    return tensor_header_is_valid(header, stored_bytes) ? LEAT_CODEC_OK : LEAT_CODEC_ERR_FORMAT;
 }
 
 // Writes the patches that fall into [first, first + n) over the symbols and returns the number of

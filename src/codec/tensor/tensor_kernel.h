@@ -150,3 +150,32 @@ KERNEL_FN u32 tensor_code_length(const u8 *table, u32 symbol)
 {
     return (u32)(table[symbol >> 1] >> (symbol & 1u) * 4u) & 15u;
 }
+
+// Whether a block's header is consistent in itself and fits into `stored_bytes` with its payload.
+KERNEL_FN bool tensor_header_is_valid(const struct tensor_block_header *h, u64 stored_bytes)
+{
+    struct tensor_layout l;
+    bool is_fast = h->mode == TENSOR_MODE_FAST;
+    bool is_dense = h->mode == TENSOR_MODE_DENSE;
+    if (stored_bytes < TENSOR_BLOCK_HEADER_BYTES || h->magic != TENSOR_MAGIC_BLOCK ||
+        h->mode >= TENSOR_MODE_COUNT || h->type >= TENSOR_TYPE_COUNT || h->reserved != 0 ||
+        h->plain_bytes == 0 || h->plain_bytes > TENSOR_BLOCK_BYTES_MAX ||
+        h->payload_bytes > h->plain_bytes ||
+        h->payload_bytes > stored_bytes - TENSOR_BLOCK_HEADER_BYTES) {
+        return false;
+    }
+    if (h->patch_count > (is_fast ? h->plain_bytes : 0) ||
+        h->lanes_bytes > (is_dense ? h->plain_bytes : 0) ||
+        h->code_bits > (is_dense ? TENSOR_CODE_BITS_MAX : 0) || (is_dense && h->code_bits == 0)) {
+        return false;
+    }
+    if (h->mode == TENSOR_MODE_RAW) {
+        return h->payload_bytes == h->plain_bytes;
+    }
+    if (is_fast) {
+        tensor_layout_fast(&l, h->type, h->plain_bytes, h->patch_count);
+    } else {
+        tensor_layout_dense(&l, h->type, h->plain_bytes, h->lanes_bytes);
+    }
+    return l.elements > 0 && l.end == h->payload_bytes;
+}
