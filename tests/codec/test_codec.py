@@ -16,6 +16,7 @@ import zlib
 
 import leatcodec
 import onnx_tensors
+import page_decoder
 
 COMMAND = os.environ["LEAT_CODEC_COMMAND"]
 WORK = os.environ["LEAT_CODEC_WORK"]
@@ -309,6 +310,28 @@ class RealTensors(unittest.TestCase):
                 # Constants of operator tests have one exponent, which no code of whole bits can use.
                 if kind == "bf16" and not name.startswith("test_"):
                     self.assertGreaterEqual(ratios[1], floor * 0.97)
+
+
+class Page(unittest.TestCase):
+    def test_golden_containers_from_the_page_alone(self):
+        folder = os.path.join(os.path.dirname(__file__), "..", "unit", "codec", "tensor", "golden")
+        names = sorted(glob.glob(os.path.join(folder, "*.ltc")))
+        self.assertEqual(len(names), 21)
+        modes = set()
+        for name in names:
+            with open(name, "rb") as f:
+                data = f.read()
+            self.assertEqual(page_decoder.container(data), leatcodec.decode(data), name)
+            modes |= {(b.type, b.mode, b.patch_count > 0) for b in leatcodec.blocks(data)}
+        self.assertIn(("bf16", "fast", True), modes)
+        self.assertIn(("fp16", "fast", True), modes)
+        self.assertIn(("fp32", "dense", False), modes)
+
+    def test_long_lanes(self):
+        data = gaussian_bf16(70001, 30)
+        for mode in ("fast", "dense"):
+            c = leatcodec.encode(data, type="bf16", mode=mode)
+            self.assertEqual(page_decoder.container(c), data)
 
 
 class Gpu(unittest.TestCase):
