@@ -43,6 +43,7 @@ struct decode_shared {
     u16 table[1u << TENSOR_CODE_BITS_MAX];
     u8 lengths[256];
     u8 palette[TENSOR_PALETTE_SYMBOLS];
+    u64 staged_align;       // the stage is read in words of eight bytes
     u8 staged[BATCH_BYTES]; // symbols of a batch, DENSE
 };
 
@@ -260,24 +261,63 @@ PORT_FN void fast_begin(u32 thread, struct decode_shared *s, const u8 *payload)
     }
 }
 
-// The symbols of elements [element, element + n), n at most 16 and element a multiple of n.
-PORT_FN void fast_symbols(const struct decode_shared *s, const u8 *payload, u32 element, u32 n,
-                          u8 *symbols)
+// The symbols of a unit's elements, the first lowest. They stay in registers: no array is indexed.
+struct unit_symbols {
+    u64 low;
+    u64 high;
+};
+
+PORT_FN u32 unit_symbol(struct unit_symbols x, u32 i)
+{
+    return (u32)((i < 8 ? x.low : x.high) >> (i & 7u) * 8) & 255u;
+}
+
+PORT_FN void unit_patch(struct unit_symbols *x, u32 i, u32 symbol)
+{
+    u64 hole = ~(255ull << (i & 7u) * 8);
+    u64 value = (u64)symbol << (i & 7u) * 8;
+    if (i < 8) {
+        x->low = (x->low & hole) | value;
+    } else {
+        x->high = (x->high & hole) | value;
+    }
+}
+
+// Up to eight codes to symbols; `low` holds three bits for each where `shift` is three.
+PORT_FN u64 fast_eight(const struct decode_shared *s, u32 codes, u32 low, u32 shift, u32 n)
+{
+    u64 out = 0;
+    for (u32 i = 0; i < n; i++) {
+        u32 symbol = (u32)s->palette[codes >> 4 * i & 15u] << shift & 255u;
+        out |= (u64)(symbol | (low >> 3 * i & 7u)) << 8 * i;
+    }
+    return out;
+}
+
+// 24 bits of the low plane, for the eight elements from `element` on, a multiple of eight.
+PORT_FN u32 fast_low(const struct decode_shared *s, const u8 *payload, u32 element)
+{
+    const u8 *low = payload + s->layout.low + element / 8 * 3;
+    return low[0] | (u32)low[1] << 8 | (u32)low[2] << 16;
+}
+
+// The symbols of the unit's n elements (4, 8 or 16) from `element` on, which is below the block's
+// number of elements; those past the end come out as anything.
+PORT_FN struct unit_symbols fast_symbols(const struct decode_shared *s, const u8 *payload,
+                                         u32 element, u32 n)
 {
     u32 shift = tensor_palette_shift(s->header.type);
     const u8 *codes = payload + s->layout.codes + element / 2;
-    for (u32 i = 0; i < n; i += 2) {
-        u32 pair = codes[i / 2];
-        symbols[i] = (u8)((u32)s->palette[pair & 15u] << shift);
-        symbols[i + 1] = (u8)((u32)s->palette[pair >> 4] << shift);
+    struct unit_symbols x = {0, 0};
+    if (n == 4) {
+        x.low = fast_eight(s, port_load16(codes), 0, shift, 4);
+    } else {
+        x.low = fast_eight(s, port_load32(codes), shift == 0 ? 0 : fast_low(s, payload, element),
+                           shift, 8);
     }
-    if (shift != 0) {
-        for (u32 i = 0; i < n && element + i < s->layout.elements; i++) {
-            u32 at = (element + i) / 8 * 3;
-            const u8 *low = payload + s->layout.low + at;
-            u32 bits = low[0] | (u32)low[1] << 8 | (u32)low[2] << 16;
-            symbols[i] = (u8)(symbols[i] | (bits >> 3 * ((element + i) & 7u) & 7u));
-        }
+    if (n == 16 && element + 8 < s->layout.elements) {
+        x.high = fast_eight(s, port_load32(codes + 4),
+                            shift == 0 ? 0 : fast_low(s, payload, element + 8), shift, 8);
     }
     if (s->patch_begin != s->patch_end) {
         const u8 *patches = payload + s->layout.variable;
@@ -288,9 +328,10 @@ PORT_FN void fast_symbols(const struct decode_shared *s, const u8 *payload, u32 
             if (position >= n) {
                 break;
             }
-            symbols[position] = (u8)(patch >> 24);
+            unit_patch(&x, position, patch >> 24);
         }
     }
+    return x;
 }
 
 // ---- Units: symbols and rests to 16 plain bytes. ----
@@ -311,56 +352,113 @@ PORT_FN u64 element_merge(const struct decode_shared *s, const u8 *payload, u32 
                : symbol;
 }
 
-// A whole unit of 2-byte elements: eight rests in one load.
-PORT_FN void unit_merge16(const u8 *rest, const u8 *symbols, u64 words[2])
+// Four 2-byte elements of four symbols and four rests: bytes interleaved, then each half rotated
+// back.
+PORT_FN u64 merge16_four(u32 symbols, u32 rests)
 {
-    u64 low = port_load64(rest);
+    u32 a = port_byte_perm(rests, symbols, 0x5140);
+    u32 b = port_byte_perm(rests, symbols, 0x7362);
+    a = (a >> 1 & 0x7fff7fffu) | (a & 0x00010001u) << 15;
+    b = (b >> 1 & 0x7fff7fffu) | (b & 0x00010001u) << 15;
+    return a | (u64)b << 32;
+}
+
+// Four 4-byte elements.
+PORT_FN void merge32_four(u32 symbols, u64 low, u32 third, u64 words[2])
+{
     for (u32 half = 0; half < 2; half++) {
-        u64 word = 0;
-        for (u32 i = 0; i < 4; i++) {
-            u32 r = (u32)symbols[4 * half + i] << 8 | ((u32)(low >> (32 * half + 8 * i)) & 255u);
-            word |= (u64)tensor_unrotate16(r) << 16 * i;
-        }
-        words[half] = word;
+        u32 pair = (u32)(low >> 32 * half);
+        u32 a = (symbols >> 16 * half & 255u) << 24 | (third >> 16 * half & 255u) << 16 |
+                (pair & 0xffffu);
+        u32 b = (symbols >> (16 * half + 8)) << 24 | (third >> (16 * half + 8) & 255u) << 16 |
+                pair >> 16;
+        words[half] = tensor_unrotate32(a) | (u64)tensor_unrotate32(b) << 32;
     }
 }
 
-// Writes the unit at plain byte `at` and returns what it adds to its tile. `symbols` holds the
-// unit's elements as far as the block has them.
+// Eight bytes, each rotated back by one.
+PORT_FN u64 unrotate8_eight(u64 x)
+{
+    return (x >> 1 & 0x7f7f7f7f7f7f7f7full) | (x & 0x0101010101010101ull) << 7;
+}
+
+// A unit all of whose bytes are elements.
+PORT_FN void unit_merge(const struct decode_shared *s, const u8 *payload, u32 element,
+                        struct unit_symbols x, u64 words[2])
+{
+    if (s->element_bytes == 2) {
+        u64 rests = port_load64(payload + s->layout.rest0 + element);
+        words[0] = merge16_four((u32)x.low, (u32)rests);
+        words[1] = merge16_four((u32)(x.low >> 32), (u32)(rests >> 32));
+    } else if (s->element_bytes == 4) {
+        merge32_four((u32)x.low, port_load64(payload + s->layout.rest0 + 2 * element),
+                     port_load32(payload + s->layout.rest1 + element), words);
+    } else {
+        bool is_rotated =
+            s->header.type == TENSOR_TYPE_FP8_E5M2 && s->header.mode != TENSOR_MODE_RAW;
+        words[0] = is_rotated ? unrotate8_eight(x.low) : x.low;
+        words[1] = is_rotated ? unrotate8_eight(x.high) : x.high;
+    }
+}
+
+// Writes the unit at plain byte `at` and returns what it adds to its tile.
 PORT_FN u64 unit_finish(const struct decode_shared *s, const struct decode_block *b, u32 at,
-                        const u8 *symbols)
+                        struct unit_symbols x)
 {
     const u8 *payload = decode_payload(b);
     u32 bytes = s->element_bytes;
     u32 element = at / bytes;
     u64 words[2] = {0, 0};
     if (at + UNIT_BYTES <= s->layout.elements * bytes) {
-        if (bytes == 2) {
-            unit_merge16(payload + s->layout.rest0 + element, symbols, words);
-        } else if (s->header.mode == TENSOR_MODE_RAW) {
-            words[0] = port_load64(symbols);
-            words[1] = port_load64(symbols + 8);
-        } else {
-            for (u32 i = 0; i < UNIT_BYTES / bytes; i++) {
-                u64 x = element_merge(s, payload, element + i, symbols[i]);
-                words[i * bytes / 8] |= x << (i * bytes % 8 * 8);
-            }
-        }
+        unit_merge(s, payload, element, x, words);
         port_store128(b->plain + at, words[0], words[1]);
     } else {
         for (u32 i = 0; i < UNIT_BYTES && at + i < b->plain_bytes; i++) {
             u32 e = (at + i) / bytes;
-            u64 byte =
-                e < s->layout.elements
-                    ? element_merge(s, payload, e, symbols[e - element]) >> (at + i) % bytes * 8
-                    : payload[s->layout.tail + (at + i) - s->layout.elements * bytes];
+            u64 byte = e < s->layout.elements
+                           ? element_merge(s, payload, e, unit_symbol(x, e - element)) >>
+                                 (at + i) % bytes * 8
+                           : payload[s->layout.tail + (at + i) - s->layout.elements * bytes];
             b->plain[at + i] = (u8)byte;
-            words[i / 8] |= (byte & 255u) << i % 8 * 8;
+            if (i < 8) {
+                words[0] |= (byte & 255u) << i * 8;
+            } else {
+                words[1] |= (byte & 255u) << (i - 8) * 8;
+            }
         }
     }
     u32 key = at % TENSOR_HASH_TILE_BYTES / 4;
     return tensor_hash_word(words[0], device_hash_keys[key], device_hash_keys[key + 1]) +
            tensor_hash_word(words[1], device_hash_keys[key + 2], device_hash_keys[key + 3]);
+}
+
+// What RAW holds at plain byte `at`, as far as there is any.
+PORT_FN struct unit_symbols raw_symbols(const struct decode_block *b, u32 at)
+{
+    const u8 *from = decode_payload(b) + at;
+    struct unit_symbols x = {0, 0};
+    if (at + UNIT_BYTES <= b->plain_bytes) {
+        x.low = port_load64(from);
+        x.high = port_load64(from + 8);
+        return x;
+    }
+    for (u32 i = 0; at + i < b->plain_bytes; i++) {
+        unit_patch(&x, i, from[i]);
+    }
+    return x;
+}
+
+// The symbols that the lanes have staged.
+PORT_FN struct unit_symbols staged_symbols(const struct decode_shared *s, u32 at, u32 n)
+{
+    struct unit_symbols x = {0, 0};
+    if (n == 4) {
+        x.low = port_load32(s->staged + at);
+    } else {
+        x.low = port_load64(s->staged + at);
+        x.high = n == 16 ? port_load64(s->staged + at + 8) : 0;
+    }
+    return x;
 }
 
 // This thread's unit of every tile of the batch that begins at plain byte `batch`.
@@ -369,18 +467,18 @@ PORT_FN void batch_merge(u32 thread, struct decode_shared *s, const struct decod
 {
     u32 n = UNIT_BYTES / s->element_bytes;
     for (u32 tile = 0; tile < BATCH_TILES; tile++) {
-        u8 symbols[UNIT_BYTES];
+        struct unit_symbols x = {0, 0};
         u32 in_batch = tile * TENSOR_HASH_TILE_BYTES + thread * UNIT_BYTES;
         u32 at = batch + in_batch;
         u32 element = at / s->element_bytes;
-        const u8 *from = s->staged + in_batch / s->element_bytes;
-        if (s->header.mode == TENSOR_MODE_FAST && element < s->layout.elements) {
-            fast_symbols(s, decode_payload(b), element, n, symbols);
-            from = symbols;
-        } else if (s->header.mode == TENSOR_MODE_RAW) {
-            from = decode_payload(b) + at;
+        if (s->header.mode == TENSOR_MODE_RAW) {
+            x = raw_symbols(b, at);
+        } else if (s->header.mode == TENSOR_MODE_DENSE) {
+            x = staged_symbols(s, in_batch / s->element_bytes, n);
+        } else if (element < s->layout.elements) {
+            x = fast_symbols(s, decode_payload(b), element, n);
         }
-        s->part[tile][thread] = unit_finish(s, b, at, from);
+        s->part[tile][thread] = unit_finish(s, b, at, x);
     }
 }
 

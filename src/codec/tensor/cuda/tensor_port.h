@@ -31,6 +31,10 @@ PORT_FN void port_store128(void *p, u64 low, u64 high) // aligned to 16
 {
     *(ulonglong2 *)p = make_ulonglong2(low, high);
 }
+PORT_FN u32 port_byte_perm(u32 a, u32 b, u32 selector)
+{
+    return __byte_perm(a, b, selector);
+}
 #else
 #include <string.h>
 #define PORT_GLOBAL static const
@@ -61,6 +65,16 @@ PORT_FN void port_store128(void *p, u64 low, u64 high)
 {
     memcpy(p, &low, 8);
     memcpy((u8 *)p + 8, &high, 8);
+}
+// Each nibble of the selector takes one of the eight bytes of a (0 to 3) and b (4 to 7).
+PORT_FN u32 port_byte_perm(u32 a, u32 b, u32 selector)
+{
+    u64 both = a | (u64)b << 32;
+    u32 out = 0;
+    for (u32 i = 0; i < 4; i++) {
+        out |= (u32)(both >> (selector >> 4 * i & 7u) * 8 & 255u) << 8 * i;
+    }
+    return out;
 }
 #endif
 
