@@ -176,6 +176,24 @@ LEAT_CODEC_API enum leat_codec_err leat_codec_block_info_read(const void *contai
                                                               uint64_t block,
                                                               struct leat_codec_block_info *info);
 
+// A container in memory that has been checked once, for many reads of it. The caller keeps both;
+// the container must not change meanwhile. The other calls above open it anew each time, which
+// takes time in proportion to its blocks.
+struct leat_codec_reader {
+    const void *container;
+    const void *index;
+    struct leat_codec_info info;
+};
+LEAT_CODEC_API enum leat_codec_err leat_codec_reader_open(const void *container, uint64_t n,
+                                                          struct leat_codec_reader *reader);
+LEAT_CODEC_API enum leat_codec_err
+leat_codec_reader_decode_range(const struct leat_codec_reader *reader,
+                               struct leat_codec_range range, void *out, void *scratch,
+                               size_t scratch_bytes, uint32_t cpu);
+LEAT_CODEC_API enum leat_codec_err
+leat_codec_reader_block_info(const struct leat_codec_reader *reader, uint64_t block,
+                             struct leat_codec_block_info *info);
+
 // ---- Remote containers: read the footer, then the index, then only the blocks that matter. ----
 
 // From the last LEAT_CODEC_FOOTER_BYTES of a container of `container_bytes`.

@@ -62,6 +62,10 @@ class _Block(ctypes.Structure):
                                                 "patch_count", "code_bits")]
 
 
+class _Reader(ctypes.Structure):
+    _fields_ = [("container", ctypes.c_void_p), ("index", ctypes.c_void_p), ("info", _Info)]
+
+
 class _Range(ctypes.Structure):
     _fields_ = [("offset", ctypes.c_uint64), ("length", ctypes.c_uint64)]
 
@@ -106,7 +110,8 @@ def _load():
         "info_read": [p, u64, out(_Info)],
         "decode": [p, u64, p, u64, p, size, u32, out(u64)],
         "decode_range": [p, u64, _Range, p, p, size, u32],
-        "block_info_read": [p, u64, u64, out(_Block)],
+        "reader_open": [p, u64, out(_Reader)],
+        "reader_block_info": [out(_Reader), u64, out(_Block)],
         "encoder_bytes": [out(_Options), u64, u64, out(u64)],
         "encoder_init": [out(_Options), u64, u64, p, u64, out(p)],
         "encoder_write": [p, p, size, out(size), p, size, out(size)],
@@ -242,9 +247,10 @@ def decode_range(container, offset, length, cpu="auto", out=None):
 
 def blocks(container):
     """A list of Block for the blocks of a container."""
-    view, found, result = _View(container), _Block(), []
-    for i in range(info(container).block_count):
-        _check(_lib.leat_codec_block_info_read(view.address, view.n, i, ctypes.byref(found)))
+    view, reader, found, result = _View(container), _Reader(), _Block(), []
+    _check(_lib.leat_codec_reader_open(view.address, view.n, ctypes.byref(reader)))
+    for i in range(reader.info.block_count):
+        _check(_lib.leat_codec_reader_block_info(ctypes.byref(reader), i, ctypes.byref(found)))
         values = {f: getattr(found, f) for f in Block._fields}
         values.update(type=TYPES[found.type], mode=MODES[found.mode])
         result.append(Block(**values))

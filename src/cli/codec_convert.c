@@ -116,8 +116,8 @@ int codec_encode_run(const struct codec_args *a)
 }
 
 // Decodes [begin, end) piece by piece.
-static int range_decode(const struct codec_args *a, const struct codec_file *in, const char *path,
-                        u64 begin, u64 end)
+static int range_decode(const struct codec_args *a, const struct leat_codec_reader *in,
+                        const char *path, u64 begin, u64 end)
 {
     struct codec_output out;
     struct codec_progress progress;
@@ -132,8 +132,7 @@ static int range_decode(const struct codec_args *a, const struct codec_file *in,
     codec_progress_start(&progress, "decode", end - begin, a->is_quiet);
     for (u64 at = begin; ok && at < end;) {
         struct leat_codec_range range = {at, MIN(end - at, (u64)PIECE_BYTES)};
-        err = leat_codec_decode_range(in->data, in->size, range, room, scratch, scratch_bytes,
-                                      a->cpu);
+        err = leat_codec_reader_decode_range(in, range, room, scratch, scratch_bytes, a->cpu);
         ok = err == LEAT_CODEC_OK && codec_output_write(&out, room, range.length);
         at += range.length;
         codec_progress_show(&progress, at - begin);
@@ -151,7 +150,7 @@ static int range_decode(const struct codec_args *a, const struct codec_file *in,
 int codec_decode_run(const struct codec_args *a)
 {
     struct codec_file in;
-    struct leat_codec_info info;
+    struct leat_codec_reader reader;
     char path[CODEC_PATH_BYTES_MAX];
     size_t length = strlen(a->input);
     bool has_suffix =
@@ -167,13 +166,14 @@ int codec_decode_run(const struct codec_args *a)
         return 1;
     }
     int status;
-    enum leat_codec_err err = leat_codec_info_read(in.data, in.size, &info);
-    u64 end = a->range_bytes == 0 ? info.plain_bytes : a->range_offset + a->range_bytes;
-    if (err == LEAT_CODEC_OK && end > info.plain_bytes) {
-        err = LEAT_CODEC_ERR_RANGE;
+    enum leat_codec_err err = leat_codec_reader_open(in.data, in.size, &reader);
+    u64 end = 0;
+    if (err == LEAT_CODEC_OK) {
+        end = a->range_bytes == 0 ? reader.info.plain_bytes : a->range_offset + a->range_bytes;
+        err = end > reader.info.plain_bytes ? LEAT_CODEC_ERR_RANGE : LEAT_CODEC_OK;
     }
     status = err != LEAT_CODEC_OK ? fail(a->input, err)
-                                  : range_decode(a, &in, path, a->range_offset, end);
+                                  : range_decode(a, &reader, path, a->range_offset, end);
     codec_file_close(&in);
     return status;
 }

@@ -9,7 +9,6 @@
 #define JSON_DEPTH_MAX         32u
 #define SAFETENSORS_HEADER_MAX (UINT64_C(100) * 1024 * 1024) // as its specification limits it
 #define GGUF_ALIGNMENT_DEFAULT 32u
-#define GGUF_DEPTH_MAX         4u
 #define GGUF_DIMENSIONS_MAX    8u
 
 // Collects regions in the caller's array, or only counts them when it is full.
@@ -263,15 +262,13 @@ static u64 gguf_value(struct reader *r, u32 type)
 {
     static const u8 sizes[GGUF_VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     u64 repeat = 1;
-    for (u32 depth = 0; type == GGUF_VALUE_ARRAY; depth++) {
+    if (type == GGUF_VALUE_ARRAY) {
         type = (u32)read_le(r, 4);
-        u64 count = read_le(r, 8);
-        // An array in an array would need a count for each: no writer makes one.
-        if (depth > 0 || type == GGUF_VALUE_ARRAY) {
-            r->is_short = true;
+        repeat = read_le(r, 8);
+        if (type == GGUF_VALUE_ARRAY) {
+            r->is_short = true; // an array in an array: no writer makes one
             return 0;
         }
-        repeat = count;
     }
     if (type >= GGUF_VALUE_COUNT || repeat > r->n) {
         r->is_short = true;
@@ -326,7 +323,7 @@ static bool gguf_tensor(struct reader *r, struct leat_codec_region *region)
            region->bytes <= LEAT_CODEC_PLAIN_BYTES_MAX;
 }
 
-// Walks the header; `pass` 0 only finds where the data begins, 1 collects.
+// Walks the values for the alignment, then collects the tensors, whose offsets count from the data.
 static bool gguf_collect(const u8 *head, size_t n, struct region_sink *sink)
 {
     struct reader r = {head, n, 4, false};

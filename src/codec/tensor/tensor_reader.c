@@ -150,26 +150,40 @@ static enum leat_codec_err container_open(const u8 *container, u64 n, struct lea
     return leat_codec_index_check(footer, *index, info);
 }
 
+enum leat_codec_err leat_codec_reader_open(const void *container, uint64_t n,
+                                           struct leat_codec_reader *reader)
+{
+    const u8 *index;
+    struct leat_codec_info info;
+    CODEC_TRY(container_open(container, n, &info, &index));
+    *reader = (struct leat_codec_reader){container, index, info};
+    return LEAT_CODEC_OK;
+}
+
 enum leat_codec_err leat_codec_info_read(const void *container, uint64_t n,
                                          struct leat_codec_info *info)
 {
-    const u8 *index;
-    struct leat_codec_info found;
-    CODEC_TRY(container_open(container, n, &found, &index));
-    *info = found;
+    struct leat_codec_reader reader;
+    CODEC_TRY(leat_codec_reader_open(container, n, &reader));
+    *info = reader.info;
     return LEAT_CODEC_OK;
 }
 
 enum leat_codec_err leat_codec_block_info_read(const void *container, uint64_t n, uint64_t block,
                                                struct leat_codec_block_info *info)
 {
-    const u8 *index;
-    struct leat_codec_info whole;
+    struct leat_codec_reader reader;
+    CODEC_TRY(leat_codec_reader_open(container, n, &reader));
+    return leat_codec_reader_block_info(&reader, block, info);
+}
+
+enum leat_codec_err leat_codec_reader_block_info(const struct leat_codec_reader *reader,
+                                                 uint64_t block, struct leat_codec_block_info *info)
+{
     struct leat_codec_block_info found;
     struct tensor_block_header header;
-    CODEC_TRY(container_open(container, n, &whole, &index));
-    CODEC_TRY(leat_codec_index_entry(index, &whole, block, &found));
-    CODEC_TRY(tensor_block_header_read((const u8 *)container + found.stored_offset,
+    CODEC_TRY(leat_codec_index_entry(reader->index, &reader->info, block, &found));
+    CODEC_TRY(tensor_block_header_read((const u8 *)reader->container + found.stored_offset,
                                        found.stored_bytes, &header));
     if (header.plain_bytes != found.plain_bytes) {
         return LEAT_CODEC_ERR_FORMAT;
@@ -218,30 +232,38 @@ enum leat_codec_err leat_codec_decode_range(const void *container, uint64_t n,
                                             struct leat_codec_range range, void *out, void *scratch,
                                             size_t scratch_bytes, uint32_t cpu)
 {
+    struct leat_codec_reader reader;
+    CODEC_TRY(leat_codec_reader_open(container, n, &reader));
+    return leat_codec_reader_decode_range(&reader, range, out, scratch, scratch_bytes, cpu);
+}
+
+enum leat_codec_err leat_codec_reader_decode_range(const struct leat_codec_reader *reader,
+                                                   struct leat_codec_range range, void *out,
+                                                   void *scratch, size_t scratch_bytes,
+                                                   uint32_t cpu)
+{
     const struct tensor_ops *ops;
-    const u8 *index;
-    struct leat_codec_info info;
+    const struct leat_codec_info *info = &reader->info;
     u64 block = 0;
     CODEC_TRY(loops_get(cpu, &ops));
-    CODEC_TRY(container_open(container, n, &info, &index));
     CODEC_TRY(tensor_scratch_check(scratch, scratch_bytes,
-                                   leat_codec_decode_scratch_bytes(info.block_bytes_max)));
-    if (range.offset > info.plain_bytes || range.length > info.plain_bytes - range.offset) {
+                                   leat_codec_decode_scratch_bytes(info->block_bytes_max)));
+    if (range.offset > info->plain_bytes || range.length > info->plain_bytes - range.offset) {
         return LEAT_CODEC_ERR_RANGE;
     }
     if (range.length == 0) {
         return LEAT_CODEC_OK;
     }
     u64 to = range.offset + range.length;
-    CODEC_TRY(leat_codec_index_find(index, &info, range.offset, &block));
-    for (; block < info.block_count; block++) {
+    CODEC_TRY(leat_codec_index_find(reader->index, info, range.offset, &block));
+    for (; block < info->block_count; block++) {
         struct leat_codec_block_info b;
-        CODEC_TRY(leat_codec_index_entry(index, &info, block, &b));
+        CODEC_TRY(leat_codec_index_entry(reader->index, info, block, &b));
         if (b.plain_offset >= to) {
             break;
         }
         enum leat_codec_err e =
-            block_decode_part(ops, container, &b, range.offset, to, out, scratch);
+            block_decode_part(ops, reader->container, &b, range.offset, to, out, scratch);
         if (e != LEAT_CODEC_OK) {
             memset(out, 0, range.length);
             return e;
@@ -254,13 +276,14 @@ enum leat_codec_err leat_codec_decode(const void *container, uint64_t n, void *p
                                       uint64_t capacity, void *scratch, size_t scratch_bytes,
                                       uint32_t cpu, uint64_t *written)
 {
-    struct leat_codec_info info;
-    CODEC_TRY(leat_codec_info_read(container, n, &info));
-    if (capacity < info.plain_bytes) {
+    struct leat_codec_reader reader;
+    CODEC_TRY(leat_codec_reader_open(container, n, &reader));
+    u64 plain_bytes = reader.info.plain_bytes;
+    if (capacity < plain_bytes) {
         return LEAT_CODEC_ERR_SPACE;
     }
-    struct leat_codec_range all = {0, info.plain_bytes};
-    CODEC_TRY(leat_codec_decode_range(container, n, all, plain, scratch, scratch_bytes, cpu));
-    *written = info.plain_bytes;
+    struct leat_codec_range all = {0, plain_bytes};
+    CODEC_TRY(leat_codec_reader_decode_range(&reader, all, plain, scratch, scratch_bytes, cpu));
+    *written = plain_bytes;
     return LEAT_CODEC_OK;
 }
