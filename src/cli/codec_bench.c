@@ -272,7 +272,7 @@ static bool way_measure(struct bench *b, const struct way *w, const char *data, 
     return true;
 }
 
-static bool data_measure(struct bench *b, bool is_kv)
+static bool data_measure(struct bench *b, bool is_kv, u32 blocks)
 {
     static const struct {
         const char *name;
@@ -282,8 +282,8 @@ static bool data_measure(struct bench *b, bool is_kv)
     struct random r = {is_kv ? 2 : 1};
     double copy = 1.0;
     bool ok = true;
-    data_fill(&r, is_kv, (u16 *)(void *)b->plain, (size_t)BLOCKS_MEMORY * ELEMENTS);
-    for (u32 s = 0; s < ARRAY_LEN(sets); s++) {
+    data_fill(&r, is_kv, (u16 *)(void *)b->plain, (size_t)blocks * ELEMENTS);
+    for (u32 s = 0; s < ARRAY_LEN(sets) && sets[s].blocks <= blocks; s++) {
         printf("# %s, bf16, %u blocks of %u bytes; entropy floor %.4f\n", name, sets[s].blocks,
                BLOCK, floor_ratio((const u16 *)(void *)b->plain, sets[s].blocks));
         for (u32 i = 0; i < ARRAY_LEN(ways); i++) {
@@ -298,10 +298,11 @@ int codec_bench_run(const struct codec_args *a)
     struct bench b = {.seconds = a->seconds};
     b.scratch_bytes = MAX(leat_codec_encode_scratch_bytes(0), leat_codec_decode_scratch_bytes(0));
     b.scratch = codec_alloc(b.scratch_bytes);
-    b.plain = codec_alloc((size_t)BLOCKS_MEMORY * BLOCK);
-    b.back = codec_alloc((size_t)BLOCKS_MEMORY * BLOCK);
-    b.stored = codec_alloc((size_t)BLOCKS_MEMORY * ROOM);
-    b.sizes = codec_alloc(BLOCKS_MEMORY * sizeof(*b.sizes));
+    u32 blocks = a->is_cached ? BLOCKS_CACHED : BLOCKS_MEMORY;
+    b.plain = codec_alloc((size_t)blocks * BLOCK);
+    b.back = codec_alloc((size_t)blocks * BLOCK);
+    b.stored = codec_alloc((size_t)blocks * ROOM);
+    b.sizes = codec_alloc(blocks * sizeof(*b.sizes));
     b.planes = codec_alloc(ELEMENTS);
     b.compress = ZSTD_createCCtx();
     b.decompress = ZSTD_createDCtx();
@@ -314,7 +315,7 @@ int codec_bench_run(const struct codec_args *a)
            a->seconds);
     printf("%-8s %-7s %-14s %6s  %8s  %8s  %6s\n", "data", "set", "codec", "ratio", "encode",
            "decode", "/copy");
-    ok = ok && data_measure(&b, false) && data_measure(&b, true);
+    ok = ok && data_measure(&b, false, blocks) && data_measure(&b, true, blocks);
     if (b.csv != NULL) {
         ok = fclose(b.csv) == 0 && ok;
     }

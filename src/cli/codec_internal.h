@@ -28,6 +28,7 @@ struct codec_args {
     bool is_overlapped;
     double seconds;  // of each measurement in bench
     const char *csv; // bench: also write the table there
+    bool is_cached;  // bench: only the set that stays in the caches
 };
 
 int codec_encode_run(const struct codec_args *a);

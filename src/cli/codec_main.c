@@ -15,7 +15,7 @@ static const char usage[] =
     "       leat codec decode FILE [-o OUT] [--range OFFSET:LENGTH]\n"
     "       leat codec inspect FILE\n"
     "       leat codec plan FILE --link BYTES-PER-S [--reuse N] [--encoded] [--overlap]\n"
-    "       leat codec bench [--seconds S] [--csv OUT]\n"
+    "       leat codec bench [--seconds S] [--cached] [--csv OUT]\n"
     "\n"
     "Compresses tensors without loss. encode understands safetensors and GGUF and takes each\n"
     "tensor's type from the header; other files are of the --type given, or guessed by sampling.\n"
@@ -25,7 +25,8 @@ static const char usage[] =
     "  --cpu      auto c avx2 avx512 (default: auto)\n"
     "  --range    decode only these plain bytes\n"
     "  --force    replace an existing output\n"
-    "  --quiet    no progress bar, no list of tensors\n";
+    "  --quiet    no progress bar, no list of tensors\n"
+    "  --cached   bench only a set of blocks that stays in the caches, not one from memory\n";
 
 enum {
     OPTION_TYPE = 256,
@@ -39,6 +40,7 @@ enum {
     OPTION_OVERLAP,
     OPTION_SECONDS,
     OPTION_CSV,
+    OPTION_CACHED,
 };
 
 static const struct option options[] = {
@@ -57,6 +59,7 @@ static const struct option options[] = {
     {"overlap", no_argument, NULL, OPTION_OVERLAP},
     {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"csv", required_argument, NULL, OPTION_CSV},
+    {"cached", no_argument, NULL, OPTION_CACHED},
     {NULL, 0, NULL, 0},
 };
 
@@ -131,6 +134,9 @@ static bool option_take(int option, const char *value, struct codec_args *a)
         return number_parse(value, &a->seconds) && a->seconds <= 60.0;
     case OPTION_CSV:
         a->csv = value;
+        return true;
+    case OPTION_CACHED:
+        a->is_cached = true;
         return true;
     default:
         return false;
