@@ -182,6 +182,34 @@ static void test_gain(void **state)
     assert_true((double)PLAIN / (double)size >= 1.33);
 }
 
+static u32 auto_mode(struct fixture *f, u32 type, size_t n)
+{
+    struct leat_codec_options o = {.type = type, .mode = LEAT_CODEC_MODE_AUTO};
+    size_t size;
+    assert_int_equal(leat_codec_block_encode(&o, f->plain, n, f->container[0], n + 32, f->scratch,
+                                             SCRATCH, &size),
+                     LEAT_CODEC_OK);
+    return f->container[0][4];
+}
+
+// AUTO: DENSE where entropy is what gains, FAST where it is as small, RAW where nothing gains.
+static void test_auto_takes_the_best(void **state)
+{
+    struct fixture *f = *state;
+    struct data_random r = {6};
+    static const u32 types[] = {LEAT_CODEC_TYPE_BF16, LEAT_CODEC_TYPE_FP16, LEAT_CODEC_TYPE_FP32};
+    for (u32 i = 0; i < ARRAY_LEN(types); i++) {
+        data_fill(&r, DATA_WEIGHTS, types[i], f->plain, PLAIN);
+        assert_int_equal(auto_mode(f, types[i], PLAIN), LEAT_CODEC_MODE_DENSE);
+        data_fill(&r, DATA_RANDOM, types[i], f->plain, PLAIN);
+        assert_int_equal(auto_mode(f, types[i], PLAIN), LEAT_CODEC_MODE_RAW);
+    }
+    for (size_t i = 0; i < PLAIN; i++) {
+        f->plain[i] = (u8)(data_random_u64(&r) % 16 * 5); // four bits either way
+    }
+    assert_int_equal(auto_mode(f, LEAT_CODEC_TYPE_INT8, PLAIN), LEAT_CODEC_MODE_FAST);
+}
+
 static void test_hash_keys(void **state)
 {
     (void)state;
