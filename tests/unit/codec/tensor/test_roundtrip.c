@@ -252,9 +252,10 @@ static void test_huffman_is_complete(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hash_keys),        cmocka_unit_test(test_huffman_is_complete),
-        cmocka_unit_test(test_every_small_size), cmocka_unit_test(test_every_type_mode_and_kind),
-        cmocka_unit_test(test_block_growth),     cmocka_unit_test(test_gain),
+        cmocka_unit_test(test_hash_keys),           cmocka_unit_test(test_huffman_is_complete),
+        cmocka_unit_test(test_every_small_size),    cmocka_unit_test(test_every_type_mode_and_kind),
+        cmocka_unit_test(test_block_growth),        cmocka_unit_test(test_gain),
+        cmocka_unit_test(test_auto_takes_the_best),
     };
     return cmocka_run_group_tests(tests, fixture_create, fixture_destroy);
 }
