@@ -316,8 +316,9 @@ LEAT_CODEC_API enum leat_codec_err leat_codec_plan(const struct leat_codec_plan_
 LEAT_CODEC_API enum leat_codec_err leat_codec_estimate(const void *plain, size_t n, uint32_t type,
                                                        void *scratch, size_t scratch_bytes,
                                                        double ratio[2]);
-// Measures this machine's rates on `plain` for about 4 * `round_ns`. `now_ns` reads a monotonic
-// clock. `out` has room for n + BLOCK_HEADER_BYTES, `back` for n; n is 1 to the default block size.
+// Measures this machine's rates on `plain` for about 4 * `round_ns`: the fastest call of each kind.
+// `now_ns` reads a monotonic clock. `out` has room for n + BLOCK_HEADER_BYTES, `back` for n; n is 1
+// to the default block size.
 struct leat_codec_calibration {
     const void *plain;
     size_t n;

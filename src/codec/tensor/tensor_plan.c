@@ -150,9 +150,10 @@ enum leat_codec_err leat_codec_calibrate(const struct leat_codec_calibration *ho
         size_t stored = 0;
         for (u32 way = 0; way < 2; way++) {
             u64 begin = how->now_ns(how->context);
-            u64 spent = 0;
-            double bytes = 0.0;
+            u64 now = begin;
+            u64 best = UINT64_MAX; // the fastest call is the one that nothing interrupted
             do {
+                u64 from = now;
                 if (way == 0) {
                     CODEC_TRY(leat_codec_block_encode(&o, how->plain, how->n, how->out,
                                                       how->n + TENSOR_BLOCK_HEADER_BYTES, scratch,
@@ -161,10 +162,10 @@ enum leat_codec_err leat_codec_calibrate(const struct leat_codec_calibration *ho
                     CODEC_TRY(leat_codec_block_decode(how->out, stored, how->back, how->n, scratch,
                                                       scratch_bytes, how->cpu));
                 }
-                bytes += (double)how->n;
-                spent = how->now_ns(how->context) - begin;
-            } while (spent < how->round_ns || spent == 0);
-            double rate = bytes * 1e9 / (double)spent;
+                now = how->now_ns(how->context);
+                best = now > from ? MIN(best, now - from) : best;
+            } while (now - begin < how->round_ns || best == UINT64_MAX);
+            double rate = (double)how->n * 1e9 / (double)best;
             *(way == 0 ? &found.encode[i] : &found.decode[i]) = rate;
         }
     }
