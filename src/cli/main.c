@@ -6,6 +6,7 @@
 
 #include "admin/values.h"
 #include "cli/cli.h"
+#include "cli/codec_cmd.h"
 
 #ifndef LEAT_VERSION
 #error "the build gives LEAT_VERSION"
@@ -40,6 +41,9 @@ static const char serve_help[] =
 // One line a subcommand.
 static const struct command commands[] = {
     {"serve", cli_serve_main, "run the server", serve_help},
+    {"codec", cli_codec_main, "the tensor codec on files",
+     "usage: leat codec encode|decode|inspect|bench FILE...\n\n'leat codec' alone lists the "
+     "options; docs/tensor-codec.md explains them.\n"},
     {"version", version_main, "print the version", "usage: leat version\n"},
     {"help", help_main, "explain a command", "usage: leat help [COMMAND]\n"},
 };
