@@ -170,9 +170,8 @@ static void life_fiber(void *arg)
     enum err e = store_open(&o, &w->store);
     if (e != OK) {
         bool is_explained = w->is_damaged && trace_warnings() > warnings;
-        bool is_faulty =
-            w->sim.read_error_ppm + w->sim.write_error_ppm + w->sim.flush_error_ppm > 0;
-        CHECK(world_is_crashed(w) || is_explained || is_faulty, "store_open: %s", err_name(e));
+        CHECK(world_is_crashed(w) || is_explained || w->errors.are_on, "store_open: %s",
+              err_name(e));
         trace("store_open: %s, as may be", err_name(e));
         return;
     }
