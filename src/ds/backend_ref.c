@@ -60,12 +60,12 @@ static i64 ref_move(struct ds_op *op, int fd, u8 *memory, u64 size, u64 offset)
     return (i64)done;
 }
 
-static int ref_copy(struct ds_op *op, u8 *bounce, u64 at, u64 bytes)
+static int ref_copy(struct ds_op *op, void *queue, u8 *bounce, u64 at, u64 bytes)
 {
     const struct ds_accel *a = ds_accel_current();
     struct ds_copy copy = {0};
-    int rc = op->opcode == OPENDS_READ ? a->copy_in(NULL, op->memory + at, bounce, bytes, &copy)
-                                       : a->copy_out(NULL, bounce, op->memory + at, bytes, &copy);
+    int rc = op->opcode == OPENDS_READ ? a->copy_in(queue, op->memory + at, bounce, bytes, &copy)
+                                       : a->copy_out(queue, bounce, op->memory + at, bytes, &copy);
     if (rc == 0) {
         a->copy_poll(&copy, true);
         rc = copy.dev_err;
@@ -83,24 +83,34 @@ static i64 ref_move_device(struct ds_op *op, int fd, int *sys_errno)
         return -1;
     }
     u64 done = 0;
+    // A queue of its own: the default stream may be waiting for this very operation.
+    void *queue = NULL;
     int dev_err = ds_accel_current()->enter();
+    bool is_entered = dev_err == 0;
+    dev_err = is_entered ? ds_accel_current()->queue_create(&queue) : dev_err;
+    bool has_queue = dev_err == 0;
     while (done < op->size && dev_err == 0 && *sys_errno == 0) {
         u64 want = MIN(op->size - done, REF_BOUNCE_BYTES);
-        dev_err = op->opcode == OPENDS_WRITE ? ref_copy(op, bounce, done, want) : 0;
+        dev_err = op->opcode == OPENDS_WRITE ? ref_copy(op, queue, bounce, done, want) : 0;
         i64 n = dev_err == 0 ? ref_move(op, fd, bounce, want, op->offset + done) : 0;
         if (n < 0) {
             *sys_errno = (int)-n;
             break;
         }
         if (dev_err == 0 && op->opcode == OPENDS_READ && n > 0) {
-            dev_err = ref_copy(op, bounce, done, (u64)n);
+            dev_err = ref_copy(op, queue, bounce, done, (u64)n);
         }
         done += (u64)n;
         if ((u64)n < want) {
             break;
         }
     }
-    ds_accel_current()->leave();
+    if (has_queue) {
+        ds_accel_current()->queue_destroy(queue);
+    }
+    if (is_entered) {
+        ds_accel_current()->leave();
+    }
     free(bounce);
     op->dev_err = dev_err;
     return (i64)done;

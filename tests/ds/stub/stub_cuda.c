@@ -68,6 +68,7 @@ static struct {
     int count;
     struct stream *standard;
     int context;
+    int is_forked;
 } stub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread int context_depth;
@@ -235,9 +236,24 @@ static void push(void *stream, struct item model)
     pthread_mutex_unlock(&s->lock);
 }
 
+static void fork_child(void)
+{
+    stub.is_forked = 1;
+}
+
+static void register_fork(void)
+{
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
 STUB_API int cuInit(unsigned flags)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)flags;
+    pthread_once(&once, register_fork);
+    if (stub.is_forked) {
+        return 3; // CUDA does not survive a fork either
+    }
     return injected("cuInit");
 }
 
