@@ -30,6 +30,7 @@
 #define MAP_BATCH       64u
 #define MAP_TRIES_MAX   3
 #define TRUST_AFTER_NS  (40 * NS_PER_MS)
+#define FOLIO_BYTES_MAX (2 * MIB)
 #define FS_MAGIC_XFS    0x58465342
 #define FS_MAGIC_EXT4   0xEF53
 #define FLAGS_NEVER                                                                                \
@@ -233,7 +234,10 @@ static bool cache_empty(struct ds_handle *h, u64 offset, u64 bytes)
 {
     u64 counts[5] = {0};
     struct cache_range range = {.offset = offset, .bytes = bytes};
-    (void)posix_fadvise(h->direct_fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+    // A folio that only begins or ends in the range is dropped only when asked for whole.
+    u64 from = ALIGN_DOWN(offset, FOLIO_BYTES_MAX);
+    u64 to = ALIGN_UP(offset + bytes, FOLIO_BYTES_MAX);
+    (void)posix_fadvise(h->direct_fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
     return syscall(SYS_cachestat, h->direct_fd, &range, counts, 0) == 0 && counts[0] == 0;
 }
 
@@ -281,8 +285,9 @@ void ds_nvme_find(struct ds_op *op, u64 offset, u64 bytes, struct ds_nvme_span *
         if ((e->flags & FLAGS_NEVER) != 0 || !is_aligned) {
             out->where = DS_NVME_IN_FILE;
             out->why = (e->flags & FIEMAP_EXTENT_SHARED) != 0 ? "an extent is shared"
-                       : is_aligned ? "an extent is inline, encoded, delayed or unknown"
-                                    : "an extent is not aligned to the device's blocks";
+                       : (e->flags & FLAGS_NEVER) != 0
+                           ? "an extent is inline, encoded, delayed or unknown"
+                           : "an extent is not aligned to the device's blocks";
         } else if ((e->flags & FIEMAP_EXTENT_UNWRITTEN) == 0) {
             out->where = DS_NVME_ON_DEVICE;
         }

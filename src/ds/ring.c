@@ -314,7 +314,7 @@ static void piece_issue(struct ds_queue *q, struct ring_piece *p)
         prepare_command(q, p, sqe);
         break;
     case PIECE_ZERO:
-        ASSERT(!"zero pieces do not reach the kernel");
+        ASSERT(p->kind != PIECE_ZERO); // those do not reach the kernel
     }
     if (is_fixed) {
         sqe->flags |= IOSQE_FIXED_FILE;
@@ -480,14 +480,15 @@ static bool is_refusal(int sys_errno)
 static void piece_failed(struct ds_queue *q, struct ring_piece *p, int sys_errno)
 {
     struct ds_op *op = p->op;
-    if (sys_errno == EAGAIN || sys_errno == EINTR) {
-        if (atomic_load(&op->cancel) == DS_CANCEL_NONE) {
-            piece_issue(q, p);
-            return;
-        }
-        sys_errno = ECANCELED;
+    bool is_asked = atomic_load(&op->cancel) != DS_CANCEL_NONE;
+    // The kernel cancels requests by itself when signals keep it from making a worker thread:
+    // whatever was not cancelled by us is simply asked for again.
+    bool is_passing = sys_errno == EAGAIN || sys_errno == EINTR || sys_errno == ECANCELED;
+    if (is_passing && !is_asked) {
+        piece_issue(q, p);
+        return;
     }
-    if (sys_errno == ECANCELED) {
+    if (is_passing) {
         op->ring.is_cut = true;
         op->ring.is_planned = true;
     } else if (p->is_direct && is_refusal(sys_errno) &&
@@ -559,12 +560,13 @@ static void piece_completed(struct ds_queue *q, struct ring_piece *p, int res)
         break;
     case PIECE_DELAY:
         if (res == -ECANCELED) {
-            p->op->ring.is_cut = true;
+            piece_failed(q, p, ECANCELED);
+        } else {
+            piece_free(q, p);
         }
-        piece_free(q, p);
         break;
     case PIECE_ZERO:
-        ASSERT(!"zero pieces do not reach the kernel");
+        ASSERT(p->kind != PIECE_ZERO); // those do not reach the kernel
     }
 }
 

@@ -214,8 +214,8 @@ static void add_family(struct text_out *o, int kind)
         "# HELP opends_io_total Finished operations.\n# TYPE opends_io_total counter\n",
         "# HELP opends_io_errors_total Failed operations.\n# TYPE opends_io_errors_total counter\n",
         "# HELP opends_io_bytes_total Bytes moved.\n# TYPE opends_io_bytes_total counter\n",
-        "# HELP opends_io_latency_seconds From submission to completion.\n"
-        "# TYPE opends_io_latency_seconds histogram\n"};
+        ("# HELP opends_io_latency_seconds From submission to completion.\n"
+         "# TYPE opends_io_latency_seconds histogram\n")};
     out_add(o, "%s", heads[kind]);
     u32 count = atomic_load_explicit(&table()->count, memory_order_acquire);
     for (u32 i = 0; i < count * DS_BACKEND_COUNT * 2; i++) {

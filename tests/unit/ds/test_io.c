@@ -334,7 +334,7 @@ static void test_policies(void **state)
 {
     (void)state;
     opends_path_info_t info;
-    bool is_ref = strcmp(backend_name(), "ref") == 0;
+    bool is_plain = strcmp(backend_name(), "uring") == 0 || strcmp(backend_name(), "auto") == 0;
     driver_reopen("OPENDS_POLICY", "compat");
     uint8_t *memory = memory_new(65536);
     int plain = file_make(7, 50000, 0);
@@ -350,7 +350,7 @@ static void test_policies(void **state)
     opends_handle_deregister(h);
     h = handle_new(direct);
     assert_ok(opends_handle_path(h, &info));
-    if (!is_ref && strcmp(info.backend, "gds") != 0) {
+    if (is_plain) {
         assert_int_equal(info.path, OPENDS_PATH_DIRECT);
         read_and_check(h, memory, 65536, 50000, 0, 0, 50000);
         assert_ok(opends_handle_path(h, &info));
@@ -469,7 +469,9 @@ static void test_path_report(void **state)
         assert_true(info.offset_align >= 512);
         assert_true(memory_is_device() ? info.direct_bytes == 0 : info.direct_bytes > 290000);
     }
-    assert_int_equal(info.fallbacks, 0);
+    if (strcmp(info.backend, "nvme") != 0) { // which leaves a file just written to the filesystem
+        assert_int_equal(info.fallbacks, 0);
+    }
     struct stat st;
     fstat(fd, &st);
     assert_int_equal(info.device_major, st.st_dev >> 8 & 0xfff);
