@@ -118,6 +118,11 @@ static bool open_namespace(struct ds_nvme_device *d, const char *block_folder, c
     }
     (void)read_number(block_folder, "queue/max_hw_sectors_kb", &sectors_kib);
     d->command_bytes_max = MIN(MAX(sectors_kib * KIB, 4 * KIB), NVME_COMMAND_BYTES_MAX);
+    // Passthrough commands are never split: scattered pages, one more for an unaligned start, must
+    // fit.
+    u64 segments = 33;
+    (void)read_number(block_folder, "queue/max_segments", &segments);
+    d->command_bytes_max = MIN(d->command_bytes_max, (MAX(segments, (u64)2) - 1) * 4096);
     return true;
 }
 

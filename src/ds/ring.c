@@ -475,6 +475,18 @@ static bool is_refusal(int sys_errno)
     return sys_errno == EINVAL || sys_errno == EOPNOTSUPP;
 }
 
+// Turns the piece into one through the page cache and notes why.
+static bool fall_back_to_cache(struct ds_queue *q, struct ring_piece *p)
+{
+    const char *why = p->kind == PIECE_COMMAND ? "the namespace refused a command"
+                                               : "the kernel refused direct I/O for a request";
+    if (!ds_plan_rebuild_buffered(q, p)) {
+        return false;
+    }
+    ds_handle_note_fallback(p->op->handle, why);
+    return true;
+}
+
 // The request failed. Retries, takes the lesser path where the policy allows, or fails the
 // operation.
 static void piece_failed(struct ds_queue *q, struct ring_piece *p, int sys_errno)
@@ -492,10 +504,7 @@ static void piece_failed(struct ds_queue *q, struct ring_piece *p, int sys_errno
         op->ring.is_cut = true;
         op->ring.is_planned = true;
     } else if (p->is_direct && is_refusal(sys_errno) &&
-               ds_config()->policy != DS_POLICY_REQUIRE_DIRECT && ds_plan_rebuild_buffered(q, p)) {
-        ds_handle_note_fallback(op->handle, p->kind == PIECE_COMMAND
-                                                ? "the namespace refused a command"
-                                                : "the kernel refused direct I/O for a request");
+               ds_config()->policy != DS_POLICY_REQUIRE_DIRECT && fall_back_to_cache(q, p)) {
         op->fell_back = true;
         memcpy(p->left, p->iov, sizeof(p->left));
         piece_issue(q, p);
