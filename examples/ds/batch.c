@@ -55,7 +55,8 @@ int main(int argc, char **argv)
         if (events[i].status == OPENDS_COMPLETE) {
             printf("%s: %zu bytes\n", (char *)events[i].cookie, events[i].ret);
         } else {
-            printf("%s: %s\n", (char *)events[i].cookie, OPENDS_ERRSTR((int)-(ssize_t)events[i].ret));
+            printf("%s: %s\n", (char *)events[i].cookie,
+                   OPENDS_ERRSTR((int)-(ssize_t)events[i].ret));
         }
     }
     opends_batch_io_destroy(batch);

@@ -37,8 +37,8 @@ int main(int argc, char **argv)
     }
     opends_path_info_t info;
     if (opends_handle_path(h, &info).err == OPENDS_SUCCESS) {
-        printf("%lld bytes by %s: %llu direct, %llu bounced, %llu through the page cache\n", (long long)at,
-               info.backend, (unsigned long long)info.direct_bytes,
+        printf("%lld bytes by %s: %llu direct, %llu bounced, %llu through the page cache\n",
+               (long long)at, info.backend, (unsigned long long)info.direct_bytes,
                (unsigned long long)info.bounced_bytes, (unsigned long long)info.buffered_bytes);
         printf("%s\n", info.reason[0] != 0 ? info.reason : "this is the best path there is");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered I/O: write a block, read it back, in the order of one stream, without waiting between.
+// Stream-ordered I/O: write a block, read it back, in the order of one stream, without waiting
+// between.
 //   cc stream.c $(pkg-config --cflags --libs opends) -o stream && ./stream NEW-FILE
 // With CUDA, pass your cudaStream_t where this program makes a stream of the library.
 #include <fcntl.h>
@@ -36,8 +37,10 @@ int main(int argc, char **argv)
     ssize_t read_back = 0;
     void *memory = opends_alloc(2 << 20);
     if (memory == NULL ||
-        opends_write_async(h, memory, &size, &file_offset, &from, &written, stream).err != OPENDS_SUCCESS ||
-        opends_read_async(h, memory, &size, &file_offset, &to, &read_back, stream).err != OPENDS_SUCCESS ||
+        opends_write_async(h, memory, &size, &file_offset, &from, &written, stream).err !=
+            OPENDS_SUCCESS ||
+        opends_read_async(h, memory, &size, &file_offset, &to, &read_back, stream).err !=
+            OPENDS_SUCCESS ||
         opends_stream_synchronize(stream).err != OPENDS_SUCCESS) {
         fprintf(stderr, "%s\n", opends_last_error());
         return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accelerator-direct benchmark: datasets, legs, and records. A leg is one dataset read one way with
-// one number of threads and one depth, repeated; a record of history.jsonl describes one leg.
+// The accelerator-direct benchmark: datasets, legs, and records. A leg is one dataset read one way
+// with one number of threads and one depth, repeated; a record of history.jsonl describes one leg.
 #pragma once
 
 #include <jansson.h>
@@ -16,8 +16,8 @@
 enum bench_way { BENCH_LIBRARY, BENCH_PREAD, BENCH_ODIRECT, BENCH_FIO };
 enum bench_mode { BENCH_SYNC, BENCH_BATCH, BENCH_ASYNC };
 
-// A dataset on disk: files 0..count-1 with sizes that follow from the shape, and contents that follow
-// from the file's number.
+// A dataset on disk: files 0..count-1 with sizes that follow from the shape, and contents that
+// follow from the file's number.
 struct bench_dataset {
     const char *name;
     char folder[BENCH_PATH_BYTES];
@@ -58,7 +58,8 @@ struct bench_result {
 
 // bench_ds_data.c
 // Fills the shape of a dataset by name and scale; false for an unknown name.
-bool bench_dataset_shape(const char *name, double scale, const char *folder, struct bench_dataset *out);
+bool bench_dataset_shape(const char *name, double scale, const char *folder,
+                         struct bench_dataset *out);
 // Writes what is missing. False with a message on stderr.
 bool bench_dataset_make(struct bench_dataset *d);
 u64 bench_file_size(const struct bench_dataset *d, u64 index);

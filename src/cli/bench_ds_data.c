@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets by their published shapes: number of files, sizes, folders. Contents are a function of file
-// and offset, so that any byte can be checked without keeping it. A scale below 1 makes fewer files;
-// where only one file is left, that one gets smaller.
+// Datasets by their published shapes: number of files, sizes, folders. Contents are a function of
+// file and offset, so that any byte can be checked without keeping it. A scale below 1 makes fewer
+// files; where only one file is left, that one gets smaller.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,7 +51,8 @@ void bench_file_path(const struct bench_dataset *d, u64 index, char *out, size_t
              (unsigned long long)(index / d->per_folder), (unsigned long long)index);
 }
 
-bool bench_dataset_shape(const char *name, double scale, const char *folder, struct bench_dataset *out)
+bool bench_dataset_shape(const char *name, double scale, const char *folder,
+                         struct bench_dataset *out)
 {
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         const struct shape *s = &shapes[i];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Legs: threads that take units of work (a file, or a step of a large one) from a shared cursor and read
-// them one way. A file is opened, registered, read and closed within the timed pass, because that is what
-// a loader does. The first pass is not timed and checks every byte; then come the timed, cold ones.
+// Legs: threads that take units of work (a file, or a step of a large one) from a shared cursor and
+// read them one way. A file is opened, registered, read and closed within the timed pass, because
+// that is what a loader does. The first pass is not timed and checks every byte; then come the
+// timed, cold ones.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static void fail(struct run *r, const char *what, const char *why)
 {
     pthread_mutex_lock(&r->error_lock);
     if (!atomic_exchange(&r->is_failed, true)) {
-        snprintf(r->error, sizeof(r->error), "%s: %s", what, why);
+        snprintf(r->error, sizeof(r->error), "%.120s: %.120s", what, why);
     }
     pthread_mutex_unlock(&r->error_lock);
 }
@@ -139,8 +140,8 @@ static void slot_close(struct worker *w, struct slot *s)
 // The library is handed O_DIRECT descriptors, as its ancestors demand.
 static int open_flags(const struct bench_leg *leg)
 {
-    bool is_buffered = leg->way == BENCH_PREAD ||
-                       (leg->way == BENCH_LIBRARY && strcmp(leg->backend, "ref") == 0);
+    bool is_buffered =
+        leg->way == BENCH_PREAD || (leg->way == BENCH_LIBRARY && strcmp(leg->backend, "ref") == 0);
     return is_buffered ? 0 : O_DIRECT;
 }
 
@@ -409,18 +410,20 @@ static void run_pass(struct run *r, struct bench_pass *pass)
 // fio's io_uring engine over the same files, for bandwidth to compare with.
 static void run_fio(const struct bench_leg *leg, struct bench_pass *pass, char *error, size_t size)
 {
-    char command[2048];
+    char command[1024];
     char path[BENCH_PATH_BYTES + 64];
     bench_file_path(leg->data, 0, path, sizeof(path));
     u64 bytes = bench_file_size(leg->data, 0);
-    snprintf(command, sizeof(command),
-             "fio --name=leg --filename=%s --rw=read --bs=1M --direct=1 --ioengine=io_uring "
-             "--iodepth=%u --size=%llu --readonly --output-format=terse --terse-version=3 2>/dev/null",
-             path, leg->depth, (unsigned long long)(bytes / MIB * MIB));
+    snprintf(
+        command, sizeof(command),
+        "fio --name=leg --filename=%s --rw=read --bs=1M --direct=1 --ioengine=io_uring "
+        "--iodepth=%u --size=%llu --readonly --output-format=terse --terse-version=3 2>/dev/null",
+        path, leg->depth, (unsigned long long)(bytes / MIB * MIB));
     bench_drop_caches(leg->is_cold_all);
     FILE *f = popen(command, "re");
-    char line[4096] = "";
-    bool is_read = f != NULL && fgets(line, sizeof(line), f) != NULL;
+    char *line = NULL;
+    size_t line_size = 0;
+    bool is_read = f != NULL && getline(&line, &line_size, f) > 0;
     int status = f == NULL ? -1 : pclose(f);
     // Fields of the terse format, from 1: 6 KiB read, 7 KiB/s, 9 run time in ms.
     char *field = line;
@@ -430,6 +433,7 @@ static void run_fio(const struct bench_leg *leg, struct bench_pass *pass, char *
         field = strchr(field, ';');
         field = field == NULL ? NULL : field + 1;
     }
+    free(line);
     if (!is_read || status != 0 || values[6] <= 0 || values[9] <= 0) {
         snprintf(error, size, "fio did not run (is it installed?)");
         return;
@@ -453,7 +457,8 @@ void bench_leg_run(const struct bench_leg *leg, struct bench_result *result)
     for (u32 pass = 0; pass <= leg->repeats && result->error[0] == 0; pass++) {
         if (leg->way == BENCH_FIO) {
             if (pass > 0) {
-                run_fio(leg, &result->passes[result->count++], result->error, sizeof(result->error));
+                run_fio(leg, &result->passes[result->count++], result->error,
+                        sizeof(result->error));
             }
             continue;
         }

@@ -7,6 +7,9 @@
 
 int main(int argc, char **argv)
 {
+    if (argc >= 2 && strcmp(argv[1], "bench") == 0) {
+        return cli_bench_ds_main(argc - 1, argv + 1);
+    }
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
         printf("usage: leat-ds doctor [PATH] | stats FILE | bench ...\n");
         return 0;

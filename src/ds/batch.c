@@ -274,7 +274,8 @@ static void wait_locked(struct ds_batch *b, u32 min_nr, u64 until_ns)
 // Reports one event and frees its chunk with the last. Under the lock.
 static void report_locked(struct ds_batch *b, opends_io_events_t *event)
 {
-    struct batch_op *bo = CONTAINER_OF(list_pop_head(&b->done), struct batch_op, all);
+    struct batch_op *bo = CONTAINER_OF(b->done.next, struct batch_op, all);
+    list_remove(&bo->all);
     b->done_count--;
     if (event != NULL) {
         event->cookie = bo->cookie;

@@ -12,6 +12,8 @@
 
 #include "ds/backends.h"
 
+#define REFERENCES_AWAITED (1u << 31) // someone sleeps until the count is 1
+
 static struct ds_buffer_table *table(void)
 {
     return &ds_driver()->buffers;
@@ -74,11 +76,12 @@ opends_op_error_t ds_buffer_find(const void *base, u64 offset, u64 size, struct 
 
 void ds_buffer_put(struct ds_buffer *b)
 {
-    // The registration's own reference is 1; a waiter in deregister sleeps on the word. It may free
-    // the record before the wake-up: the kernel then finds no waiter there, which is harmless.
+    // The registration's own reference is 1. A waiter in deregister marks the word and sleeps on
+    // it; it may free the record before the wake-up, and the kernel then finds no waiter, which is
+    // harmless.
     u32 before = atomic_fetch_sub_explicit(&b->references, 1, memory_order_acq_rel);
-    ASSERT(before >= 2);
-    if (before == 2) {
+    ASSERT((before & ~REFERENCES_AWAITED) >= 2);
+    if (UNLIKELY(before == (2 | REFERENCES_AWAITED))) {
         syscall(SYS_futex, &b->references, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
     }
 }
@@ -172,7 +175,9 @@ static struct ds_buffer *take_out(const void *base, bool even_ours, bool *is_our
 static void buffer_release(struct ds_buffer *b)
 {
     u32 references;
-    while ((references = atomic_load_explicit(&b->references, memory_order_acquire)) != 1) {
+    atomic_fetch_or(&b->references, REFERENCES_AWAITED);
+    while ((references = atomic_load_explicit(&b->references, memory_order_acquire)) !=
+           (1 | REFERENCES_AWAITED)) {
         syscall(SYS_futex, &b->references, FUTEX_WAIT_PRIVATE, references, NULL, NULL, 0);
     }
     u64 rings = atomic_load(&b->registered_rings);

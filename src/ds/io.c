@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ds/driver.h"
 #include "ds/ring.h"
@@ -156,12 +157,61 @@ void ds_op_run_on_ring(struct ds_op *op)
     ds_sync_queue_put(q);
 }
 
+// A small call that needs no second request and no copy: one pread or pwrite costs less than a trip
+// through a ring, and nothing else could be done meanwhile.
+static bool is_plain(const struct ds_op *op, bool is_direct)
+{
+    const struct ds_config *c = ds_config();
+    u64 align = op->opcode == OPENDS_WRITE ? MAX(op->handle->offset_align, 4096u)
+                                           : op->handle->offset_align;
+    bool is_aligned = !is_direct || (((op->offset | op->size) & (align - 1)) == 0 &&
+                                     ((uintptr_t)op->memory & (op->handle->memory_align - 1)) == 0);
+    return op->backend == DS_URING && !op->is_device_memory && !op->is_durable && op->size > 0 &&
+           op->deadline_ns == 0 && is_aligned && op->size <= ds_chunk_bytes() &&
+           c->fault.every == 0 && c->fault.delay_ms == 0;
+}
+
+// False when the ring has to do it, because the kernel refused the request.
+static bool run_plain(struct ds_op *op, bool is_direct)
+{
+    struct ds_handle *h = op->handle;
+    int fd = is_direct ? h->direct_fd : h->buffered_fd; // neither changes: there is only the one
+    u64 done = 0;
+    while (done < op->size) {
+        off_t at = (off_t)(op->offset + done);
+        ssize_t n = op->opcode == OPENDS_READ ? pread(fd, op->memory + done, op->size - done, at)
+                                              : pwrite(fd, op->memory + done, op->size - done, at);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+            continue;
+        }
+        if (n < 0 && is_direct && (errno == EINVAL || errno == EOPNOTSUPP)) {
+            return false;
+        }
+        if (n < 0) {
+            op->dev_err = errno;
+            op->result = -(i64)ds_code_from_errno(errno);
+            return true;
+        }
+        done += (u64)n;
+        // A direct read that ends inside a block has met the end of the file.
+        if (n == 0 || (is_direct && done % h->offset_align != 0)) {
+            break;
+        }
+    }
+    op->result = (i64)done;
+    *(is_direct ? &op->traffic.direct : &op->traffic.buffered) += done;
+    return true;
+}
+
 void ds_op_run(struct ds_op *op)
 {
     const struct ds_backend *b = ds_backend((enum ds_backend_id)op->backend);
     if (b->blocking_exec != NULL) {
         b->blocking_exec(op);
-    } else {
+        return;
+    }
+    bool is_direct = op->path != OPENDS_PATH_BUFFERED && op->handle->direct_fd >= 0;
+    if (!is_plain(op, is_direct) || !run_plain(op, is_direct)) {
         ds_op_run_on_ring(op);
     }
 }

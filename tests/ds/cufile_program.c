@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cuFile program: it knows cuFile's documented names alone (its declarations are written here from the
-// documentation), is linked against a library of that name, and runs on our face by LD_LIBRARY_PATH.
-// Prints "ok cufile-NAME" or "not ok cufile-NAME: line" a test.
+// A cuFile program: it knows cuFile's documented names alone (its declarations are written here
+// from the documentation), is linked against a library of that name, and runs on our face by
+// LD_LIBRARY_PATH. Prints "ok cufile-NAME" or "not ok cufile-NAME: line" a test.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -65,17 +65,19 @@ extern void cuFileHandleDeregister(CUfileHandle_t fh);
 extern CUfileError_t cuFileBufRegister(const void *base, size_t size, int flags);
 extern CUfileError_t cuFileBufDeregister(const void *base);
 extern ssize_t cuFileRead(CUfileHandle_t fh, void *base, size_t size, off_t offset, off_t at);
-extern ssize_t cuFileWrite(CUfileHandle_t fh, const void *base, size_t size, off_t offset, off_t at);
-extern CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void *base, size_t *size, off_t *offset, off_t *at,
-                                     ssize_t *bytes, void *stream);
-extern CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void *base, size_t *size, off_t *offset, off_t *at,
-                                      ssize_t *bytes, void *stream);
+extern ssize_t cuFileWrite(CUfileHandle_t fh, const void *base, size_t size, off_t offset,
+                           off_t at);
+extern CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void *base, size_t *size, off_t *offset,
+                                     off_t *at, ssize_t *bytes, void *stream);
+extern CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void *base, size_t *size, off_t *offset,
+                                      off_t *at, ssize_t *bytes, void *stream);
 extern CUfileError_t cuFileStreamRegister(void *stream, unsigned flags);
 extern CUfileError_t cuFileStreamDeregister(void *stream);
 extern CUfileError_t cuFileBatchIOSetUp(void **batch, unsigned nr);
-extern CUfileError_t cuFileBatchIOSubmit(void *batch, unsigned nr, CUfileIOParams_t *p, unsigned flags);
-extern CUfileError_t cuFileBatchIOGetStatus(void *batch, unsigned min_nr, unsigned *nr, CUfileIOEvents_t *e,
-                                            struct timespec *timeout);
+extern CUfileError_t cuFileBatchIOSubmit(void *batch, unsigned nr, CUfileIOParams_t *p,
+                                         unsigned flags);
+extern CUfileError_t cuFileBatchIOGetStatus(void *batch, unsigned min_nr, unsigned *nr,
+                                            CUfileIOEvents_t *e, struct timespec *timeout);
 extern CUfileError_t cuFileBatchIOCancel(void *batch);
 extern void cuFileBatchIODestroy(void *batch);
 extern const char *cufileop_status_error(int status);
@@ -95,7 +97,8 @@ static int sync_io(const char *name, CUfileHandle_t fh, unsigned char *data, uns
     CHECK(cuFileWrite(fh, data, BYTES, 0, 0) == BYTES);
     CHECK(cuFileRead(fh, memory, BYTES, 0, 0) == BYTES && memcmp(memory, data, BYTES) == 0);
     CHECK(cuFileBufRegister(memory, BYTES, 0).err == 0);
-    CHECK(cuFileRead(fh, memory, 1000, 77, 33) == 1000 && memcmp(memory + 33, data + 77, 1000) == 0);
+    CHECK(cuFileRead(fh, memory, 1000, 77, 33) == 1000 &&
+          memcmp(memory + 33, data + 77, 1000) == 0);
     CHECK(cuFileRead(fh, memory, BYTES, BYTES - 10, 0) == 10);
     CHECK(cuFileRead(fh, memory, BYTES, 0, 1) == -5014);
     CHECK(cuFileBufDeregister(memory).err == 0);
@@ -136,7 +139,8 @@ static int batch_io(const char *name, CUfileHandle_t fh, unsigned char *data, un
     return 0;
 }
 
-static int stream_io(const char *name, CUfileHandle_t fh, unsigned char *data, unsigned char *memory)
+static int stream_io(const char *name, CUfileHandle_t fh, unsigned char *data,
+                     unsigned char *memory)
 {
     size_t size = 100000;
     off_t offset = 5;
