@@ -259,10 +259,12 @@ static bool write_plots(const char *folder, const json_t *all)
         return false;
     }
     bool is_used[PLOT_WAYS] = {false};
+    u32 columns = 1;
     for (u32 w = 0; w < PLOT_WAYS; w++) {
         for (u32 d = 0; d < PLOT_DATASETS; d++) {
             is_used[w] = is_used[w] || best(all, datasets[d], &ways[w]) != NULL;
         }
+        columns += is_used[w];
     }
     fprintf(data, "dataset");
     for (u32 w = 0; w < PLOT_WAYS; w++) {
@@ -284,11 +286,10 @@ static bool write_plots(const char *folder, const json_t *all)
             "set style data histograms\nset style fill solid 0.85 border -1\nset boxwidth 0.9\n"
             "set key outside right noenhanced\nset ylabel 'MiB/s, median, cold'\nset yrange [0:*]\n"
             "set grid ytics\nset xtics noenhanced\n"
-            "stats '%s/plot.dat' skip 1 nooutput\n"
             "set terminal pngcairo size 1200,500\nset output '%s/report.png'\n"
-            "plot for [i=2:STATS_columns] '%s/plot.dat' using i:xtic(1) title columnhead(i)\n"
+            "plot for [i=2:%u] '%s/plot.dat' using i:xtic(1) title columnhead(i)\n"
             "set terminal svg size 1200,500\nset output '%s/report.svg'\nreplot\n",
-            folder, folder, folder, folder);
+            folder, columns, folder, folder);
     bool is_written = fclose(data) == 0;
     is_written = fclose(script) == 0 && is_written;
     char command[2 * BENCH_PATH_BYTES];
