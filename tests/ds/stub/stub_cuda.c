@@ -71,8 +71,10 @@ static struct {
     int is_forked;
 } stub = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static __thread int context_depth;
-static __thread int in_callback;
+// Static storage per thread: LeakSanitizer cannot follow what dlopen allocates for other threads.
+#define PER_THREAD __attribute__((tls_model("initial-exec"))) __thread
+static PER_THREAD int context_depth;
+static PER_THREAD int in_callback;
 
 // The injected error for this call, or 0.
 static int injected(const char *name)
