@@ -38,7 +38,7 @@ SANITIZER_ENV = {
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
-NOT_PARTS = {"perf"}
+NOT_PARTS = {"perf", "gpu", "vm"}  # dev/bench's; for a GPU; run by tests/ds/run
 PART_SECONDS_MAX = 40 * 60
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
 LOGS = "build/test-logs"

@@ -7,6 +7,7 @@
 #include "admin/values.h"
 #include "cli/cli.h"
 #include "cli/codec_cmd.h"
+#include "cli/ds_cmd.h"
 
 #ifndef LEAT_VERSION
 #error "the build gives LEAT_VERSION"
@@ -21,6 +22,7 @@ struct command {
 
 static int version_main(int argc, char **argv);
 static int help_main(int argc, char **argv);
+static int bench_main(int argc, char **argv);
 
 static const char serve_help[] =
     "usage: leat serve [--config FILE] [--drive DIR]... [--listen ADDR:PORT] [--cores N]\n"
@@ -44,6 +46,12 @@ static const struct command commands[] = {
     {"codec", cli_codec_main, "the tensor codec on files",
      "usage: leat codec encode|decode|inspect|bench FILE...\n\n'leat codec' alone lists the "
      "options; docs/tensor-codec.md explains them.\n"},
+    {"ds", cli_ds_main, "the accelerator-direct library: what is present, what would be used",
+     "usage: leat ds doctor [PATH]\n       leat ds stats FILE\n\ndocs/accelerator-io.md explains "
+     "the report.\n"},
+    {"bench", bench_main, "benchmarks of the accelerator-direct library",
+     "usage: leat bench ds [OPTIONS]\n       leat bench ds report FOLDER\n\n'leat bench ds --help' "
+     "lists the options.\n"},
     {"version", version_main, "print the version", "usage: leat version\n"},
     {"help", help_main, "explain a command", "usage: leat help [COMMAND]\n"},
 };
@@ -94,6 +102,14 @@ static int version_main(int argc, char **argv)
     }
     printf("leat %s\n", LEAT_VERSION);
     return EXIT_CODE_OK;
+}
+
+static int bench_main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "ds") != 0) {
+        return cli_usage_error("bench", "say what to measure: 'leat bench ds'");
+    }
+    return cli_bench_ds_main(argc - 1, argv + 1);
 }
 
 static void print_overview(FILE *out)

@@ -14,6 +14,8 @@
 // When space is short, a segment is worth it that gains this part of itself.
 #define SHORT_GAIN_DIVISOR  16
 #define URGENT_GAIN_DIVISOR 64 // and when a delete waits for room
+#define ROOM_SEGMENTS       2  // what such a pass is content with
+#define ROOM_TRIES_MAX      4  // passes that one append waits for
 
 // One drive in one pass. Only segments that were sealed when it began are looked at, and each once:
 // a pass ends.
@@ -24,6 +26,7 @@ struct compaction {
     u8 *is_candidate; // by segment
     u32 segment;      // for calls on all cores
     u32 freed;
+    u32 enough; // free segments at which the pass may end; 0: when nothing is worth it
     bool is_urgent;
 };
 
@@ -153,15 +156,19 @@ MAY_WAIT static enum err drive_compact(struct compaction *c)
         if (e != OK && e != ERR_CORRUPT) {
             return e;
         }
+        if (c->enough > 0 && d->free_count >= c->enough) {
+            return OK;
+        }
         if (fiber_is_cancelled()) {
             return ERR_CANCELLED;
         }
     }
 }
 
-MAY_WAIT static enum err drive_pass(struct store *s, struct drive *d, bool is_urgent, u32 *freed)
+MAY_WAIT static enum err drive_pass(struct store *s, struct drive *d, u32 enough, bool is_urgent,
+                                    u32 *freed)
 {
-    struct compaction c = {.store = s, .drive = d, .is_urgent = is_urgent};
+    struct compaction c = {.store = s, .drive = d, .enough = enough, .is_urgent = is_urgent};
     u32 segments = MAX(d->segments_max, 1u);
     c.live_bytes = calloc(segments, sizeof(*c.live_bytes));
     c.is_candidate = calloc(segments, 1);
@@ -181,7 +188,7 @@ MAY_WAIT static enum err compaction_pass(struct store *s)
     enum err result = OK;
     for (u32 i = 0; i < s->drive_count; i++) {
         u32 freed;
-        enum err e = drive_pass(s, s->drives[i], false, &freed);
+        enum err e = drive_pass(s, s->drives[i], 0, false, &freed);
         result = result == OK ? e : result;
     }
     fiber_mutex_unlock(&s->compact_mutex);
@@ -191,44 +198,77 @@ MAY_WAIT static enum err compaction_pass(struct store *s)
 struct room_call {
     struct store *store;
     struct drive *drive;
+    enum space_class space;
     bool is_made;
 };
 
+// A write needs a segment more than before. A delete also fits into what a pass left of the segment
+// that it copied to.
 MAY_WAIT static void room_on_core0(void *arg)
 {
     struct room_call *call = arg;
     struct store *s = call->store;
-    u32 free_before = call->drive->free_count;
+    struct drive *d = call->drive;
+    bool is_delete = call->space == SPACE_DELETE;
+    if (!is_delete && d->no_room_kicks == s->kicks) {
+        return; // a pass found nothing, and nothing died since
+    }
+    u32 free_before = d->free_count;
     if (fiber_mutex_lock(&s->compact_mutex) != OK) {
         return;
     }
     // Whoever held the mutex may have made the room already.
-    call->is_made = call->drive->free_count > free_before;
+    call->is_made = d->free_count > free_before;
     if (!call->is_made) {
         u32 freed = 0;
-        enum err e = drive_pass(s, call->drive, true, &freed);
+        u64 kicks = s->kicks;
+        free_before = d->free_count;
+        enum err e = drive_pass(s, d, free_before + ROOM_SEGMENTS, is_delete, &freed);
         if (e != OK) {
-            LOG_WARN("compaction", "drive=%s error=%s", call->drive->path, err_name(e));
+            LOG_WARN("compaction", "drive=%s error=%s", d->path, err_name(e));
         }
-        call->is_made = freed > 0;
+        call->is_made = is_delete ? freed > 0 : d->free_count > free_before;
+        d->no_room_kicks = call->is_made ? d->no_room_kicks : kicks;
     }
     fiber_mutex_unlock(&s->compact_mutex);
 }
 
-MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d)
+MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d, enum space_class space,
+                                   u32 *tries)
 {
-    struct room_call call = {.store = s, .drive = d};
+    ASSERT(space != SPACE_COMPACT); // it would wait for itself
+    if (++*tries > ROOM_TRIES_MAX) {
+        return false;
+    }
+    struct room_call call = {.store = s, .drive = d, .space = space};
     return core_call(0, room_on_core0, &call) == OK && call.is_made;
+}
+
+// Free segments of all drives.
+static u64 free_segments(const struct store *s)
+{
+    u64 sum = 0;
+    for (u32 i = 0; i < s->drive_count; i++) {
+        sum += s->drives[i]->free_count;
+    }
+    return sum;
 }
 
 MAY_WAIT void compaction_run(struct store *s)
 {
     fiber_set_deadline(0);
-    while (event_wait(&s->compact_wanted) == OK) {
+    // An event that is set returns at once, whether or not the fiber was cancelled.
+    while (!fiber_is_cancelled() && event_wait(&s->compact_wanted) == OK) {
         event_init(&s->compact_wanted);
+        u64 free_before = free_segments(s);
         enum err e = compaction_pass(s);
         if (e != OK && e != ERR_CANCELLED) {
             LOG_WARN("compaction", "error=%s", err_name(e));
+        }
+        if (free_segments(s) <= free_before) {
+            // Nothing gained: what was copied was sealed, and that asks for compaction again. The
+            // next one to write or delete asks anew.
+            event_init(&s->compact_wanted);
         }
     }
 }

@@ -8,6 +8,7 @@
 // Looks for work whenever it is asked to, until its fiber is cancelled. Core 0.
 MAY_WAIT void compaction_run(struct store *s);
 
-// A delete found no room: compacts what gains anything at all. True if a segment came free. Any
-// core.
-MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d);
+// An append found no room: compacts what gains space and says whether it is worth trying again.
+// *tries counts on from 0 for one append, so that it ends. Any core.
+MAY_WAIT bool compaction_make_room(struct store *s, struct drive *d, enum space_class space,
+                                   u32 *tries);

@@ -24,6 +24,7 @@ struct move_batch {
     struct shard_drive *sd;
     u32 count;
     u32 frame_bytes;
+    struct record_window window;
     struct record_input inputs[MOVE_RECORDS_MAX];
     struct moved_record records[MOVE_RECORDS_MAX];
 };
@@ -138,7 +139,7 @@ static void move_add(struct move_batch *m, const struct record_bytes *rb,
 // Commits first if the batch cannot take `bytes` more.
 MAY_WAIT static enum err moves_make_room(struct move_batch *m, u32 bytes)
 {
-    u32 limit = MIN(MOVE_BYTES_MAX, m->sd->drive->segment_bytes / 8);
+    u32 limit = MIN(MOVE_BYTES_MAX, m->sd->drive->segment_bytes / 4);
     if (m->count < MOVE_RECORDS_MAX && (m->count == 0 || m->frame_bytes + bytes <= limit)) {
         return OK;
     }
@@ -158,7 +159,7 @@ MAY_WAIT static enum err record_evacuate(struct move_batch *m, u32 segment,
     }
     TRY(moves_make_room(m, e->bytes));
     struct record_bytes rb = {0};
-    enum err err = record_read_drive(m->sd, &v.location, &rb);
+    enum err err = record_read_window(m->sd, &v.location, &m->window, &rb);
     if (err == ERR_CORRUPT || err == ERR_IO) {
         *is_stuck = true; // whoever asks for it is told; the rest can still move
         return OK;
@@ -282,6 +283,7 @@ MAY_WAIT enum err evacuate_block(struct shard *sh, struct block_call *call)
         v.records->sd = sd;
         e = entries_evacuate(sh, sd, call, &v);
         moves_clear(v.records);
+        buf_put(v.records->window.buf);
     }
     free(v.records);
     free(v.extents);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/fileio.h"
 #include "core/metrics.h"
+#include "store/compaction.h"
 #include "store/shard.h"
 
 #define FLUSH_SEGMENTS_MAX 32 // open and closed ones that one flush covers
@@ -86,6 +87,7 @@ MAY_WAIT static enum err segment_find(struct extent_writer *w, u32 frame_bytes,
     if (least > w->sd->drive->segment_bytes) {
         return ERR_LIMIT_REACHED;
     }
+    u32 tries = 0;
     for (;;) {
         if (w->sd->is_failed) {
             return ERR_IO;
@@ -96,7 +98,12 @@ MAY_WAIT static enum err segment_find(struct extent_writer *w, u32 frame_bytes,
             *out = os;
             return OK;
         }
-        TRY(extent_roll(w, space, os, is_roomy));
+        enum err e = extent_roll(w, space, os, is_roomy);
+        bool is_retried = e == ERR_DRIVE_FULL && space != SPACE_COMPACT &&
+                          compaction_make_room(w->sd->shard->store, w->sd->drive, space, &tries);
+        if (e != OK && !is_retried) {
+            return e;
+        }
     }
 }
 
@@ -141,7 +148,6 @@ MAY_WAIT enum err extent_writer_write(struct extent_writer *w, const struct exte
         e = frame_write(w, os, name, frame, data_bytes, at, ticket);
     } else if (e == ERR_DRIVE_FULL) {
         metric_add(METRIC_STORE_FULL, 1);
-        store_compact_kick(w->sd->shard->store);
     }
     fiber_shield_leave();
     return e;

@@ -22,6 +22,7 @@ MAY_WAIT enum err open_segment_create(struct shard_drive *sd, enum segment_kind 
     list_init(&os->node);
     os->sd = sd;
     os->tail = SEGMENT_HEADER_BYTES;
+    os->opened_for = space;
     os->is_reserve = space != SPACE_WRITE;
     footer_init(&os->footer);
     *out = os;
@@ -52,7 +53,9 @@ MAY_WAIT static void seal_fiber(void *arg)
         enum err e = footer_write(&os->footer, sd->drive, os->seg);
         if (e == OK) {
             drive_segment_sealed(sd->drive, os->seg);
-            store_compact_kick(sd->shard->store);
+            if (os->opened_for != SPACE_COMPACT) {
+                store_compact_kick(sd->shard->store);
+            }
         } else if (e == ERR_NO_MEMORY || e == ERR_LIMIT_REACHED) {
             LOG_WARN("segment_unsealed", "drive=%s segment=%u error=%s", sd->drive->path,
                      os->seg->id, err_name(e));

@@ -16,6 +16,7 @@ struct open_segment {
     u32 users;       // writes that have not completed
     u32 batch;       // number of the last commit
     bool is_reserve; // taken for deletes or compaction: no room for writes
+    enum space_class opened_for;
     bool is_closed;
     bool is_dirty; // extents: written since the last flush
     struct footer footer;

@@ -171,7 +171,7 @@ static void input_apply(struct commit *c, u32 i, u32 segment, u32 offset)
     ASSERT(e == OK); // reserved
     shard_live_add(sd, segment, bytes);
     if (existed) {
-        shard_live_sub(sd, old.location.segment, old.location.bytes);
+        shard_died(sd, old.location.segment, old.location.bytes);
         old_refs_drop(c, i, &old);
     }
     metric_add(METRIC_STORE_KEYS, (in->type == RECORD_PUT) - (i64)was_put);

@@ -298,6 +298,7 @@ static enum err group_measure(const struct record_log *log, struct record_group 
 MAY_WAIT static enum err group_append(struct record_log *log, struct record_group *g,
                                       struct buf **spare)
 {
+    u32 tries = 0;
     for (;;) {
         if (log->sd->is_failed) {
             return ERR_IO;
@@ -308,9 +309,10 @@ MAY_WAIT static enum err group_append(struct record_log *log, struct record_grou
         bool has_room = os != NULL && open_segment_has_room(os, tail, g->entry_bytes);
         if (!has_room || (os->is_reserve && g->space == SPACE_WRITE)) {
             enum err e = log_roll(log, g, os, has_room);
-            // Deleting is how a full drive is emptied: it waits for the room that it makes.
-            bool is_retried = e == ERR_DRIVE_FULL && g->space == SPACE_DELETE &&
-                              compaction_make_room(log->sd->shard->store, log->sd->drive);
+            // Compaction may find room; without deletes, a full drive could not be emptied at all.
+            bool is_retried =
+                e == ERR_DRIVE_FULL && g->space != SPACE_COMPACT &&
+                compaction_make_room(log->sd->shard->store, log->sd->drive, g->space, &tries);
             if (e != OK && !is_retried) {
                 return e;
             }
@@ -341,7 +343,6 @@ MAY_WAIT enum err record_log_append(struct record_log *log, struct record_group 
         e = g->result;
     } else if (e == ERR_DRIVE_FULL) {
         metric_add(METRIC_STORE_FULL, 1);
-        store_compact_kick(log->sd->shard->store);
     }
     fiber_shield_leave();
     return e;

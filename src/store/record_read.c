@@ -8,6 +8,7 @@
 #include "core/metrics.h"
 #include "store/shard.h"
 
+#define RECORD_WINDOW_BYTES     (256 * KIB)
 #define RECORD_CACHED_BYTES_MAX ((u32)(STORE_INLINE_BYTES_MAX + 8 * KIB))
 
 static u64 cache_key0(const struct shard_drive *sd, const struct index_location *at)
@@ -58,8 +59,8 @@ static enum err record_verify(struct shard_drive *sd, const struct index_locatio
     return ERR_CORRUPT;
 }
 
-MAY_WAIT enum err record_read_drive(struct shard_drive *sd, const struct index_location *at,
-                                    struct record_bytes *out)
+MAY_WAIT static enum err record_read_drive(struct shard_drive *sd, const struct index_location *at,
+                                           struct record_bytes *out)
 {
     u64 offset = (u64)at->offset_units * RECORD_ALIGN;
     u64 start = ALIGN_DOWN(offset, SEGMENT_BLOCK_BYTES);
@@ -88,6 +89,45 @@ MAY_WAIT enum err record_read_drive(struct shard_drive *sd, const struct index_l
     }
     segment_reader_leave(sd, segment);
     return e;
+}
+
+// Reads on until the window's end; the caller asks for neighbours next.
+MAY_WAIT static enum err window_fill(struct shard_drive *sd, u32 segment, u64 start, u64 end,
+                                     struct record_window *w)
+{
+    buf_put(w->buf);
+    *w = (struct record_window){0};
+    u64 segment_bytes = sd->drive->segment_bytes;
+    end = MIN(MAX(end, start + RECORD_WINDOW_BYTES), segment_bytes);
+    TRY(buf_get_wait(end - start, &w->buf));
+    enum err e =
+        fileio_read(drive_segment(sd->drive, segment)->fd, w->buf->data, end - start, start);
+    if (e != OK) {
+        LOG_ERROR("record_read", "drive=%s segment=%u error=%s", sd->drive->path, segment,
+                  err_name(e));
+        return ERR_IO; // the buffer stays in the window, which covers nothing
+    }
+    w->segment = segment;
+    w->start = start;
+    w->end = end;
+    return OK;
+}
+
+MAY_WAIT enum err record_read_window(struct shard_drive *sd, const struct index_location *at,
+                                     struct record_window *w, struct record_bytes *out)
+{
+    u64 offset = (u64)at->offset_units * RECORD_ALIGN;
+    u64 start = ALIGN_DOWN(offset, SEGMENT_BLOCK_BYTES);
+    u64 end = ALIGN_UP(offset + at->bytes, SEGMENT_BLOCK_BYTES);
+    ASSERT(at->bytes <= RECORD_FRAME_BYTES_MAX && end <= sd->drive->segment_bytes);
+    if (w->buf == NULL || w->segment != at->segment || start < w->start || end > w->end) {
+        TRY(window_fill(sd, at->segment, start, end, w));
+    }
+    TRY(record_verify(sd, at, BYTES(w->buf->data + (offset - w->start), at->bytes), &out->view));
+    buf_ref(w->buf);
+    out->buf = w->buf;
+    out->cached = NULL;
+    return OK;
 }
 
 MAY_WAIT enum err record_read(struct shard_drive *sd, const struct index_location *at,

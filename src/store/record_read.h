@@ -23,7 +23,15 @@ MAY_WAIT enum err record_read(struct shard_drive *sd, const struct index_locatio
 // From the cache alone, without a wait; false if it is not there.
 bool record_read_cached(struct shard_drive *sd, const struct index_location *at,
                         struct record_bytes *out);
-// The same past the cache, for compaction: always from the drive.
-MAY_WAIT enum err record_read_drive(struct shard_drive *sd, const struct index_location *at,
-                                    struct record_bytes *out) NODISCARD;
+
+// For compaction: records in the order of their places, many with one drive read, past the cache.
+// Zero to begin with; buf_put(window.buf) to end.
+struct record_window {
+    struct buf *buf;
+    u32 segment;
+    u64 start;
+    u64 end;
+};
+MAY_WAIT enum err record_read_window(struct shard_drive *sd, const struct index_location *at,
+                                     struct record_window *w, struct record_bytes *out) NODISCARD;
 void record_bytes_release(struct shard *sh, struct record_bytes *rb);

@@ -25,6 +25,11 @@ void shard_live_sub(struct shard_drive *sd, u32 segment, u32 bytes)
     ASSERT(segment < sd->drive->segments_max && sd->live_bytes[segment] >= bytes);
     sd->live_bytes[segment] -= bytes;
     metric_add(METRIC_STORE_LIVE_BYTES, -(i64)bytes);
+}
+
+void shard_died(struct shard_drive *sd, u32 segment, u32 bytes)
+{
+    shard_live_sub(sd, segment, bytes);
     sd->dead_bytes += bytes;
     if (sd->dead_bytes >= sd->drive->segment_bytes / 2) {
         sd->dead_bytes = 0;
@@ -36,7 +41,7 @@ static void extent_died(void *arg, u64 object_id, const struct extent_location *
 {
     struct shard *sh = arg;
     struct shard_drive *sd = shard_drive_of_pg(sh, (u32)(object_id >> 32 & 0xfff));
-    shard_live_sub(sd, at->segment, extent_frame_bytes(at->data_bytes));
+    shard_died(sd, at->segment, extent_frame_bytes(at->data_bytes));
 }
 
 // ---- asking compaction to look: a message to core 0 that comes back, so that one is enough
@@ -46,10 +51,16 @@ static void kick_came_back(struct message *m)
     CONTAINER_OF(m, struct shard, kick)->is_kick_out = false;
 }
 
+static void kick_count(struct store *s)
+{
+    s->kicks++;
+    event_set(&s->compact_wanted);
+}
+
 static void kick_arrived(struct message *m)
 {
     struct shard *sh = CONTAINER_OF(m, struct shard, kick);
-    event_set(&sh->store->compact_wanted);
+    kick_count(sh->store);
     m->fn = kick_came_back;
     core_post(sh->core, m);
 }
@@ -58,7 +69,7 @@ void store_compact_kick(struct store *s)
 {
     struct shard *sh = s->shards[core_id()];
     if (core_id() == 0) {
-        event_set(&s->compact_wanted);
+        kick_count(s);
     } else if (!sh->is_kick_out) {
         sh->is_kick_out = true;
         sh->kick.fn = kick_arrived;

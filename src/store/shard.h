@@ -86,6 +86,7 @@ struct store {
     enum err results[CORES_MAX]; // what each core answered last
     struct group background;     // core 0: spares, compaction
     struct event compact_wanted;
+    u64 kicks; // how often there was news for compaction
     struct fiber_mutex compact_mutex;
 };
 
@@ -128,5 +129,8 @@ void shard_keys_deinit(struct shard *sh);
 // Bytes of this core in a segment came to life, or died.
 void shard_live_add(struct shard_drive *sd, u32 segment, u32 bytes);
 void shard_live_sub(struct shard_drive *sd, u32 segment, u32 bytes);
+// The same for what was deleted or replaced: new garbage, which compaction is told of by and by.
+// What it only moves is not: it would keep itself busy for ever.
+void shard_died(struct shard_drive *sd, u32 segment, u32 bytes);
 // Asks compaction, on core 0, to look around. Any core.
 void store_compact_kick(struct store *s);

@@ -327,6 +327,7 @@ MAY_WAIT enum err store_open(const struct store_options *options, struct store *
         options->compact_percent == 0 ? COMPACT_PERCENT_DEFAULT : options->compact_percent;
     group_init(&s->background);
     event_init(&s->compact_wanted);
+    s->kicks = 1; // 0 is what no drive has seen
     fiber_mutex_init(&s->compact_mutex);
     enum err e = store_open_steps(s, options);
     if (e != OK) {

@@ -147,7 +147,7 @@ static void test_frames(void **state)
 {
     (void)state;
     struct scratch s;
-    scratch_make(&s);
+    scratch_make_fast(&s);
     run_cores(1, fill_run, &s);
     run_cores(1, frames_run, &s);
     scratch_remove(&s);
@@ -224,8 +224,8 @@ static void damage_before_start(bool is_sealed, u32 stride)
     struct scratch good;
     struct scratch bad;
     struct victim *victims = calloc(4096, sizeof(*victims));
-    scratch_make(&good);
-    scratch_make(&bad);
+    scratch_make_fast(&good);
+    scratch_make_fast(&bad);
     run_cores(1, fill_run, &good);
     struct start_args a = {.scratch = &good};
     if (is_sealed) {
@@ -233,7 +233,7 @@ static void damage_before_start(bool is_sealed, u32 stride)
         CHECK(a.opened == OK && a.refused == 0);
     }
     u32 count = victims_list(&good, victims, 4096, stride);
-    CHECK(count > 40);
+    CHECK(count > 20);
     a.scratch = &bad;
     u32 lost = 0;
     u32 unopened = 0;
@@ -261,13 +261,13 @@ static void damage_before_start(bool is_sealed, u32 stride)
 static void test_sealed(void **state)
 {
     (void)state;
-    damage_before_start(true, 1201);
+    damage_before_start(true, 997);
 }
 
 static void test_unsealed(void **state)
 {
     (void)state;
-    damage_before_start(false, 1201);
+    damage_before_start(false, 997);
 }
 
 int main(void)

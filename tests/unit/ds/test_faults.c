@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong: I/O errors, full disks, device errors, fork, exec, signals; and what is counted.
+#include "ds_test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool is_gds(void)
+{
+    return strcmp(backend_name(), "gds") == 0;
+}
+
+static void test_eio(void **state)
+{
+    (void)state;
+    if (is_gds()) {
+        driver_reopen("STUB_CUFILE_FAIL", "read:-5"); // -1 with EIO, as cuFile says it
+    } else {
+        driver_reopen("OPENDS_FAULT", "read:EIO:2");
+    }
+    int fd = file_make(7, 8192, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(8192);
+    if (!is_gds()) {
+        assert_int_equal(opends_read(h, memory, 8192, 0, 0), 8192);
+    }
+    errno = 0;
+    assert_int_equal(opends_read(h, memory, 8192, 0, 0), -OPENDS_IO_ERROR);
+    assert_int_equal(errno, EIO);
+    assert_non_null(strstr(opends_last_error(), "input/output error"));
+    // The same through a batch and a stream.
+    opends_batch_handle_t b;
+    opends_io_params_t p[2];
+    opends_io_events_t events[2];
+    memset(p, 0, sizeof(p));
+    for (int i = 0; i < 2; i++) {
+        p[i].mode = OPENDS_BATCH;
+        p[i].fh = h;
+        p[i].u.batch.dev_ptr_base = memory;
+        p[i].u.batch.size = 4096;
+    }
+    assert_ok(opends_batch_io_setup(&b, 2));
+    assert_ok(opends_batch_io_submit(b, 2, p, 0));
+    unsigned nr = 2;
+    assert_ok(opends_batch_io_get_status(b, 2, &nr, events, NULL));
+    int failed = 0;
+    for (unsigned i = 0; i < nr; i++) {
+        failed += events[i].status == OPENDS_FAILED && events[i].ret == (size_t)-OPENDS_IO_ERROR;
+    }
+    assert_int_equal(failed, is_gds() ? 2 : 1);
+    opends_batch_io_destroy(b);
+    size_t size = 4096;
+    off_t zero = 0;
+    ssize_t got[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(opends_read_async(h, memory, &size, &zero, &zero, &got[i], NULL));
+    }
+    assert_ok(opends_stream_synchronize(NULL));
+    assert_true(got[0] == -OPENDS_IO_ERROR || got[1] == -OPENDS_IO_ERROR);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+// A small tmpfs of our own fills up. -1 when mounting is not allowed.
+static int small_file(void)
+{
+    char folder[] = "ds-tmpfs-XXXXXX";
+    char path[64];
+    int fd = -1;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+        mount("tmpfs", folder, "tmpfs", 0, "size=256k") == 0) {
+        snprintf(path, sizeof(path), "%s/file", folder);
+        fd = open(path, O_RDWR | O_CREAT, 0600);
+        umount2(folder, MNT_DETACH);
+    }
+    rmdir(folder);
+    return fd;
+}
+
+static void test_no_space(void **state)
+{
+    (void)state;
+    int fd = small_file();
+    if (fd < 0) {
+        print_message("no tmpfs may be mounted here\n");
+        skip();
+    }
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(1 << 20);
+    memory_set(memory, 5, 1 << 20);
+    assert_int_equal(opends_write(h, memory, 65536, 0, 0), 65536);
+    errno = 0;
+    assert_int_equal(opends_write(h, memory, 1 << 20, 0, 0), -OPENDS_NO_SPACE);
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(opends_write(h, memory, 65536, 1 << 20, 0), -OPENDS_NO_SPACE);
+    assert_ok(opends_flush(h));
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static void test_file_too_big(void **state)
+{
+    (void)state;
+    struct rlimit old;
+    int fd = file_make(7, 0, 0);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(65536);
+    memory_set(memory, 5, 65536);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    struct rlimit small = {.rlim_cur = 8192, .rlim_max = old.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    ssize_t n = opends_write(h, memory, 65536, 65536, 0);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(n, -OPENDS_FILE_TOO_BIG);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static void test_durable(void **state)
+{
+    (void)state;
+    int fd = file_make(7, 0, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(400000);
+    memory_set(memory, 5, 400000);
+    assert_err(opends_handle_set_flags(h, 2), OPENDS_INVALID_VALUE);
+    assert_ok(opends_handle_set_flags(h, OPENDS_WRITE_DURABLE));
+    assert_int_equal(opends_write(h, memory, 399999, 1, 0), 399999);
+    assert_ok(opends_flush(h));
+    assert_err(opends_flush(NULL), OPENDS_HANDLE_NOT_REGISTERED);
+    opends_handle_deregister(h);
+    // A flush that fails is reported, by the call and by a durable write.
+    driver_reopen("OPENDS_FAULT", "write:EIO:1");
+    h = handle_new(fd);
+    assert_err(opends_flush(h), OPENDS_IO_ERROR);
+    assert_int_equal(opends_last_error()[0], 'f');
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static void test_device_errors(void **state)
+{
+    (void)state;
+    if (!memory_is_device() || is_gds()) {
+        skip();
+    }
+    // A copy that is refused at once, and one that fails later.
+    const char *const specs[] = {"cuMemcpyHtoDAsync_v2:1:700", "event:1:719"};
+    const int codes[] = {700, 719};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork(); // the stub counts calls for the process's whole life
+        if (child == 0) {
+            setenv("STUB_CUDA_FAIL", specs[i], 1);
+            int fd = file_make(7, 300000, O_DIRECT);
+            opends_handle_t h = NULL;
+            uint8_t host[16];
+            bool is_right = opends_driver_open().err == OPENDS_SUCCESS &&
+                            opends_handle_register(&h, fd).err == OPENDS_SUCCESS;
+            uint8_t *memory = opends_alloc(300000);
+            ssize_t n = opends_read(h, memory, 300000, 0, 0);
+            is_right = is_right && n == -OPENDS_DEVICE_DRIVER_ERROR;
+            char want[16];
+            snprintf(want, sizeof(want), "(%d)", codes[i]);
+            is_right = is_right && strstr(opends_last_error(), want) != NULL;
+            // The next one works: nothing was lost with the failed one.
+            is_right = is_right && opends_read(h, memory, 300000, 0, 0) == 300000;
+            memory_get(host, memory + 1000, sizeof(host));
+            is_right = is_right && host[3] == pattern_byte(7, 1003);
+            is_right = is_right && opends_driver_close().err == OPENDS_SUCCESS;
+            _exit(is_right ? 0 : 1);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
+
+// Copies take their time and overlap with reads: bytes must still be right.
+static void test_slow_copies(void **state)
+{
+    (void)state;
+    if (!memory_is_device()) {
+        skip();
+    }
+    driver_reopen("STUB_CUDA_DELAY_US", "300");
+    const size_t bytes = (40 << 20) + 321;
+    int fd = file_make(7, bytes, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(bytes);
+    uint8_t *host = malloc(bytes);
+    assert_int_equal(opends_read(h, memory, bytes, 0, 0), bytes);
+    memory_get(host, memory, bytes);
+    pattern_check(host, 7, 0, bytes);
+    free(host);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static void test_gds_fallback(void **state)
+{
+    (void)state;
+    if (!is_gds()) {
+        skip();
+    }
+    opends_path_info_t info;
+    int fd = file_make(7, 100000, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(100000);
+    uint8_t *host = malloc(100000);
+    assert_int_equal(opends_read(h, memory, 100000, 0, 0), 100000);
+    assert_ok(opends_handle_path(h, &info));
+    assert_string_equal(info.backend, "gds");
+    assert_int_equal(info.gds_bytes, 100000);
+    // cuFile says "not supported": the ring takes over, visibly.
+    setenv("STUB_CUFILE_FAIL", "read:5008", 1);
+    memory_set(memory, 0, 100000);
+    assert_int_equal(opends_read(h, memory, 100000, 0, 0), 100000);
+    memory_get(host, memory, 100000);
+    pattern_check(host, 7, 0, 100000);
+    assert_ok(opends_handle_path(h, &info));
+    assert_int_equal(info.fallbacks, 1);
+    assert_int_equal(info.bounced_bytes, 100000);
+    assert_non_null(strstr(info.last_fallback, "5008"));
+    // An error of the device is no refusal and is not papered over.
+    setenv("STUB_CUFILE_FAIL", "read:5011", 1);
+    assert_int_equal(opends_read(h, memory, 100000, 0, 0), -OPENDS_DEVICE_DRIVER_ERROR);
+    unsetenv("STUB_CUFILE_FAIL");
+    opends_handle_deregister(h);
+    // cuFile refuses the file: the handle is served by the ring and says why.
+    setenv("STUB_CUFILE_FAIL", "handle:5018", 1);
+    h = handle_new(fd);
+    assert_ok(opends_handle_path(h, &info));
+    assert_string_equal(info.backend, "uring");
+    assert_non_null(strstr(info.reason, "5018"));
+    assert_int_equal(opends_read(h, memory, 100000, 0, 0), 100000);
+    opends_handle_deregister(h);
+    memory_delete(memory);
+    free(host);
+    close(fd);
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    int fd = file_make(7, 65536, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(65536);
+    assert_int_equal(opends_read(h, memory, 65536, 0, 0), 65536);
+    size_t size = 4096;
+    off_t zero = 0;
+    ssize_t got = -1;
+    assert_ok(opends_read_async(h, memory, &size, &zero, &zero, &got, NULL)); // engines run too
+    assert_ok(opends_stream_synchronize(NULL));
+    pid_t child = fork();
+    if (child == 0) {
+        // No driver here; old names are unknown; one of our own works.
+        alarm(20);
+        uint8_t *plain = aligned_alloc(4096, 65536);
+        opends_handle_t mine = NULL;
+        bool is_right = opends_read(h, plain, 10, 0, 0) == -OPENDS_DRIVER_NOT_INITIALIZED &&
+                        opends_use_count() == 0 &&
+                        opends_driver_close().err == OPENDS_DRIVER_NOT_INITIALIZED;
+        setenv("OPENDS_ACCEL", "host",
+               1); // CUDA cannot be used in a child of a process that used it
+        is_right = is_right && opends_driver_open().err == OPENDS_SUCCESS;
+        is_right = is_right && opends_read(h, plain, 10, 0, 0) == -OPENDS_HANDLE_NOT_REGISTERED;
+        is_right = is_right && opends_handle_register(&mine, fd).err == OPENDS_SUCCESS;
+        is_right = is_right && opends_read(mine, plain, 65536, 0, 0) == 65536;
+        is_right = is_right && plain[777] == pattern_byte(7, 777);
+        is_right = is_right && opends_driver_close().err == OPENDS_SUCCESS;
+        _exit(is_right ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(opends_read(h, memory, 65536, 0, 0), 65536); // the parent goes on
+    child = fork();
+    if (child == 0) { // and an exec in the middle leaves nothing behind
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static atomic_int ticks;
+
+static void on_tick(int signal_number)
+{
+    (void)signal_number;
+    atomic_fetch_add(&ticks, 1);
+}
+
+// A storm of signals without SA_RESTART: calls go on, none returns early or hangs.
+static void test_signals(void **state)
+{
+    (void)state;
+    int fd = file_make(7, 4 << 20, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(4 << 20);
+    opends_batch_handle_t b;
+    struct sigaction act = {.sa_handler = on_tick};
+    struct sigaction old;
+    sigaction(SIGALRM, &act, &old);
+    struct itimerval storm = {.it_interval = {.tv_usec = 500}, .it_value = {.tv_usec = 500}};
+    setitimer(ITIMER_REAL, &storm, NULL);
+    assert_ok(opends_batch_io_setup(&b, 4));
+    for (int i = 0; i < 60; i++) {
+        assert_int_equal(opends_read(h, memory, 4 << 20, 0, 0), 4 << 20);
+        assert_int_equal(opends_write(h, memory, 65536, 4096, 0), 65536);
+        opends_io_params_t p = {.mode = OPENDS_BATCH, .fh = h};
+        opends_io_events_t event;
+        p.u.batch.dev_ptr_base = memory;
+        p.u.batch.size = 1 << 20;
+        unsigned nr = 1;
+        assert_ok(opends_batch_io_submit(b, 1, &p, 0));
+        assert_ok(opends_batch_io_get_status(b, 1, &nr, &event, NULL));
+        assert_int_equal(event.ret, 1 << 20);
+    }
+    struct itimerval none = {.it_value = {.tv_usec = 0}};
+    setitimer(ITIMER_REAL, &none, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    assert_true(atomic_load(&ticks) > 10);
+    opends_batch_io_destroy(b);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+static void test_statistics(void **state)
+{
+    (void)state;
+    assert_ok(opends_stats_reset());
+    int fd = file_make(7, 100000, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(100000);
+    memory_set(memory, 1, 100000);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(opends_read(h, memory, 10000, i * 10000, 0), 10000);
+    }
+    assert_int_equal(opends_write(h, memory, 5, 0, 0), 5);
+    static opends_stat_t s[8];
+    unsigned nr = 8;
+    assert_ok(opends_stats_get(s, &nr));
+    assert_int_equal(nr, 2);
+    for (unsigned i = 0; i < nr; i++) {
+        bool is_read = s[i].opcode == OPENDS_READ;
+        uint64_t in_buckets = 0;
+        for (unsigned j = 0; j < OPENDS_STAT_BUCKETS; j++) {
+            in_buckets += s[i].latency_buckets[j];
+        }
+        assert_int_equal(s[i].calls, is_read ? 10 : 1);
+        assert_int_equal(s[i].bytes, is_read ? 100000 : 5);
+        assert_int_equal(s[i].errors, 0);
+        assert_int_equal(in_buckets, s[i].calls);
+        assert_true(s[i].latency_ns_sum > 0);
+        if (strcmp(backend_name(), "auto") != 0) {
+            assert_string_equal(s[i].backend, backend_name());
+        }
+    }
+    nr = 1; // too little room: filled as far as it goes, counted whole
+    assert_ok(opends_stats_get(s, &nr));
+    assert_int_equal(nr, 2);
+    for (unsigned i = 1; i < OPENDS_STAT_BUCKETS; i++) {
+        assert_true(opends_stat_bucket_ns(i) > opends_stat_bucket_ns(i - 1));
+    }
+    ssize_t need = opends_stats_prometheus(NULL, 0);
+    assert_true(need > 500);
+    char *text = malloc((size_t)need + 1);
+    assert_int_equal(opends_stats_prometheus(text, (size_t)need + 1), need);
+    assert_int_equal(strlen(text), need);
+    assert_non_null(strstr(text, "operation=\"read\""));
+    assert_non_null(strstr(text, "opends_io_latency_seconds_bucket"));
+    assert_non_null(strstr(text, "opends_handles 1\n"));
+    free(text);
+
+    static opends_trace_entry_t t[32];
+    nr = 32;
+    assert_ok(opends_trace_get(t, &nr));
+    assert_int_equal(nr, 11);
+    assert_int_equal(t[0].opcode, OPENDS_WRITE); // newest first
+    assert_int_equal(t[0].size, 5);
+    assert_int_equal(t[1].file_offset, 90000);
+    assert_int_equal(t[1].result, 10000);
+    assert_true(t[1].latency_ns > 0 && t[1].time_ns >= t[2].time_ns);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    driver_reopen("OPENDS_TRACE", "0");
+    nr = 32;
+    assert_ok(opends_trace_get(t, &nr));
+    assert_int_equal(nr, 0);
+    close(fd);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, driver_setup, driver_teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device_errors), // first: its children load the stub afresh
+        T(test_eio),
+        T(test_no_space),
+        T(test_file_too_big),
+        T(test_durable),
+        T(test_slow_copies),
+        T(test_gds_fallback),
+        T(test_fork),
+        T(test_signals),
+        T(test_statistics),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
