@@ -147,19 +147,20 @@ static enum err record_merge(struct shard *sh, struct shard_drive *sd, u32 segme
 {
     struct pg *p = shard_pg(sh, e->pg);
     p->next_seq = MAX(p->next_seq, e->seq + 1);
+    // Most keys have one record: put first, and look at what stood there only if something did.
     struct index_value v = value_of(segment, e);
     struct index_value old;
-    if (!index_find(&p->index, e->key, &old)) {
-        TRY(index_put(&p->index, e->key, &v, NULL, NULL));
+    bool existed;
+    TRY(index_put(&p->index, e->key, &v, &existed, &old));
+    if (!existed) {
         shard_live_add(sd, segment, e->bytes);
         return OK;
     }
     if (e->seq > old.seq) {
-        v.shadows = shadows_plus(old.shadows, (old.flags & INDEX_TOMBSTONE) == 0);
-        TRY(index_put(&p->index, e->key, &v, NULL, NULL));
         shard_live_sub(sd, old.location.segment, old.location.bytes);
         shard_live_add(sd, segment, e->bytes);
-        return OK;
+        v.shadows = shadows_plus(old.shadows, (old.flags & INDEX_TOMBSTONE) == 0);
+        return v.shadows == 0 ? OK : index_put(&p->index, e->key, &v, NULL, NULL);
     }
     old.shadows = shadows_plus(old.shadows, e->kind == FOOTER_PUT);
     return index_put(&p->index, e->key, &old, NULL, NULL);
@@ -262,31 +263,28 @@ static void segment_verdict(struct segment *seg, enum segment_state state)
 }
 
 MAY_WAIT static enum err segment_used_recover(struct recovery *r, struct store *s, struct drive *d,
-                                              struct segment *seg)
+                                              struct segment *seg, struct footer *f)
 {
-    struct footer f;
-    footer_init(&f);
     bool is_scanned;
-    enum err e = recovery_footer_load(d, seg, &f, &is_scanned);
-    if (e == OK && is_scanned && f.entry_count == 0) {
+    enum err e = recovery_footer_load(d, seg, f, &is_scanned);
+    if (e == OK && is_scanned && f->entry_count == 0) {
         e = segment_header_advance(d, seg, SEGMENT_FREE);
         segment_verdict(seg, SEGMENT_IDLE);
     } else if (e == OK) {
-        e = footer_each_block(s, d, seg, &f, block_merge, NULL);
+        e = footer_each_block(s, d, seg, f, block_merge, NULL);
         if (e == OK && is_scanned) {
             r->scanned++;
-            e = footer_write(&f, d, seg);
+            e = footer_write(f, d, seg);
         }
-        seg->used_bytes = f.used_bytes;
-        seg->is_suspect = f.is_suspect;
+        seg->used_bytes = f->used_bytes;
+        seg->is_suspect = f->is_suspect;
         segment_verdict(seg, SEGMENT_SEALED);
     }
-    footer_deinit(&f);
     return e;
 }
 
 MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, struct drive *d,
-                                         struct segment *seg)
+                                         struct segment *seg, struct footer *f)
 {
     enum err e = segment_header_read(d, seg);
     if (e == OK && seg->kind == SEGMENT_FREE) {
@@ -294,7 +292,7 @@ MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, st
         return OK;
     }
     if (e == OK) {
-        e = segment_used_recover(r, s, d, seg);
+        e = segment_used_recover(r, s, d, seg, f);
     }
     if (e == ERR_CORRUPT || e == ERR_IO) {
         // One lost segment must not keep the rest from being served; but it may hold what a
@@ -329,13 +327,16 @@ MAY_WAIT static void recovery_fiber(void *arg)
     struct shard *sh = arg;
     struct recovery *r = sh->recovery;
     struct drive *d;
+    struct footer f; // its memory serves one segment after the other
+    footer_init(&f);
     for (struct segment *seg = segment_next(sh, r, &d); seg != NULL && r->result == OK;
          seg = segment_next(sh, r, &d)) {
-        enum err e = segment_recover(r, sh->store, d, seg);
+        enum err e = segment_recover(r, sh->store, d, seg, &f);
         if (e != OK && r->result == OK) {
             r->result = e;
         }
     }
+    footer_deinit(&f);
 }
 
 MAY_WAIT static void shard_recover(void *arg)
