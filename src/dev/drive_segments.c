@@ -407,6 +407,17 @@ MAY_WAIT static void take_on_core0(void *arg)
     event_set(&d->want_spare);
 }
 
+MAY_WAIT static void untake_on_core0(void *arg)
+{
+    struct take_call *call = arg;
+    ASSERT(call->segment->state == SEGMENT_OPEN);
+    call->segment->state = SEGMENT_IDLE;
+    call->segment->kind = SEGMENT_FREE;
+    call->drive->free_count++;
+    metric_add(METRIC_STORE_SEGMENTS_FREE, 1);
+    metric_add(METRIC_STORE_SEGMENTS, -1);
+}
+
 MAY_WAIT enum err drive_segment_take(struct drive *d, enum segment_kind kind,
                                      enum space_class space, struct segment **out)
 {
@@ -416,10 +427,16 @@ MAY_WAIT enum err drive_segment_take(struct drive *d, enum segment_kind kind,
     TRY(call.result);
     struct segment *seg = call.segment;
     enum err e = segment_header_advance(d, seg, kind);
+    if (e == ERR_NO_MEMORY || e == ERR_LIMIT_REACHED) { // nothing was written
+        enum err back_err = core_call(0, untake_on_core0, &call);
+        LOG_AT(back_err == OK ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "segment_untaken",
+               "drive=%s segment=%u error=%s", d->path, seg->id, err_name(e));
+        return e;
+    }
     if (e != OK) {
         LOG_ERROR("segment_header_write", "drive=%s segment=%u error=%s", d->path, seg->id,
                   err_name(e));
-        return e; // it stays open and unused until the next start
+        return ERR_IO; // it stays open and unused until the next start
     }
     *out = seg;
     return OK;
