@@ -11,7 +11,8 @@
 #include "core/fileio.h"
 #include "core/metrics.h"
 
-#define BLOCK_ROOM ((u32)(FOOTER_BLOCK_BYTES - sizeof(struct footer_block_fmt)))
+#define READ_WINDOW_BYTES (16 * FOOTER_BLOCK_BYTES)
+#define BLOCK_ROOM        ((u32)(FOOTER_BLOCK_BYTES - sizeof(struct footer_block_fmt)))
 
 void footer_init(struct footer *f)
 {
@@ -271,49 +272,95 @@ MAY_WAIT enum err footer_write(struct footer *f, struct drive *d, const struct s
     return e;
 }
 
-MAY_WAIT static enum err blocks_read(struct footer *f, const struct segment *seg,
-                                     const struct footer_trailer_fmt *t)
-{
-    u32 at = t->footer_offset;
-    u32 end = t->footer_offset + t->footer_bytes;
-    u32 block_count = t->block_count; // the trailer's buffer is reused by nobody, but copies last
-    for (u32 i = 0; i < block_count; i++) {
-        if (f->blocks_made == i) {
-            TRY(block_make(f));
-        }
-        u32 bytes = MIN(end - at, FOOTER_BLOCK_BYTES);
-        TRY(fileio_read(seg->fd, f->blocks[i], bytes, at));
-        if (footer_block_check(f->blocks[i], bytes, seg->cookie, i) == 0) {
-            return ERR_CORRUPT;
-        }
-        f->entry_count += block_header(f, i)->entry_count;
-        f->block_count++;
-        at += bytes;
-    }
-    return f->entry_count == t->entry_count ? OK : ERR_CORRUPT;
-}
+// ---- reading
 
-MAY_WAIT enum err footer_read(struct footer *f, struct drive *d, const struct segment *seg)
+MAY_WAIT enum err footer_reader_open(struct footer_reader *r, const struct drive *d,
+                                     const struct segment *seg)
 {
-    footer_reset(f);
-    struct buf *b;
-    TRY(buf_get_wait(FOOTER_TRAILER_BYTES, &b));
-    const struct footer_trailer_fmt *t = (const struct footer_trailer_fmt *)(const void *)b->data;
-    enum err e = fileio_read(seg->fd, b->data, FOOTER_TRAILER_BYTES,
-                             d->segment_bytes - FOOTER_TRAILER_BYTES);
+    *r = (struct footer_reader){.drive = d, .seg = seg};
+    TRY(buf_get_wait(READ_WINDOW_BYTES, &r->window));
+    u32 end = d->segment_bytes - FOOTER_TRAILER_BYTES;
+    enum err e = fileio_read(seg->fd, r->window->data, FOOTER_TRAILER_BYTES, end);
+    const struct footer_trailer_fmt *t =
+        (const struct footer_trailer_fmt *)(const void *)r->window->data;
     if (e == OK && !footer_trailer_check(t, seg->id, seg->cookie, d->segment_bytes)) {
         e = ERR_NOT_FOUND;
     }
-    if (e == OK) {
-        e = blocks_read(f, seg, t);
-        f->used_bytes = t->used_bytes;
-        f->is_suspect = (t->flags & FOOTER_FLAG_SUSPECT) != 0;
-        if (e == ERR_CORRUPT) {
-            metric_add(METRIC_STORE_CORRUPT, 1);
-            LOG_ERROR("footer_damaged", "drive=%s segment=%u hint=\"the segment is scanned\"",
-                      d->path, seg->id);
-        }
+    if (e != OK) {
+        footer_reader_close(r);
+        return e;
     }
-    buf_put(b);
+    r->at = t->footer_offset;
+    r->end = end;
+    r->entries_left = t->entry_count;
+    r->used_bytes = t->used_bytes;
+    r->is_suspect = (t->flags & FOOTER_FLAG_SUSPECT) != 0;
+    return OK;
+}
+
+static enum err footer_damaged(const struct footer_reader *r)
+{
+    metric_add(METRIC_STORE_CORRUPT, 1);
+    LOG_ERROR("footer_damaged", "drive=%s segment=%u block=%u hint=\"the segment is scanned\"",
+              r->drive->path, r->seg->id, r->index);
+    return ERR_CORRUPT;
+}
+
+MAY_WAIT enum err footer_reader_next(struct footer_reader *r, const u8 **block)
+{
+    if (r->at == r->end) {
+        return r->entries_left == 0 ? ERR_END : footer_damaged(r);
+    }
+    if (r->at >= r->window_at + r->window_bytes) {
+        r->window_at = r->at;
+        r->window_bytes = MIN(r->end - r->at, READ_WINDOW_BYTES);
+        TRY(fileio_read(r->seg->fd, r->window->data, r->window_bytes, r->window_at));
+    }
+    u32 bytes = MIN(r->end - r->at, FOOTER_BLOCK_BYTES);
+    const u8 *at = r->window->data + (r->at - r->window_at);
+    u32 entries = ((const struct footer_block_fmt *)(const void *)at)->entry_count;
+    if (footer_block_check(at, bytes, r->seg->cookie, r->index) == 0 || entries > r->entries_left) {
+        return footer_damaged(r);
+    }
+    r->entries_left -= entries;
+    r->at += bytes;
+    r->index++;
+    *block = at;
+    return OK;
+}
+
+void footer_reader_close(struct footer_reader *r)
+{
+    buf_put(r->window);
+    r->window = NULL;
+}
+
+// Copies the blocks as they come.
+MAY_WAIT static enum err blocks_read(struct footer *f, struct footer_reader *r)
+{
+    for (;;) {
+        const u8 *block;
+        enum err e = footer_reader_next(r, &block);
+        if (e != OK) {
+            return e == ERR_END ? OK : e;
+        }
+        if (f->blocks_made == f->block_count) {
+            TRY(block_make(f));
+        }
+        const struct footer_block_fmt *h = (const struct footer_block_fmt *)(const void *)block;
+        memcpy(f->blocks[f->block_count++], block, h->used_bytes);
+        f->entry_count += h->entry_count;
+    }
+}
+
+MAY_WAIT enum err footer_read(struct footer *f, const struct drive *d, const struct segment *seg)
+{
+    footer_reset(f);
+    struct footer_reader r;
+    TRY(footer_reader_open(&r, d, seg));
+    enum err e = blocks_read(f, &r);
+    f->used_bytes = r.used_bytes;
+    f->is_suspect = r.is_suspect;
+    footer_reader_close(&r);
     return e;
 }

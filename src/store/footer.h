@@ -44,7 +44,30 @@ enum err footer_copy_entry(struct footer *f, const u8 *entry, u32 bytes) NODISCA
 // valid trailer means a whole footer.
 MAY_WAIT enum err footer_write(struct footer *f, struct drive *d,
                                const struct segment *seg) NODISCARD;
-// Reads a sealed segment's footer. ERR_NOT_FOUND: it is not sealed. ERR_CORRUPT: it is, but the
-// footer is damaged (counted and logged). ERR_IO, ERR_NO_MEMORY.
-MAY_WAIT enum err footer_read(struct footer *f, struct drive *d,
+// Reads a sealed segment's footer block by block, each verified; the blocks lie in a window that is
+// reused, so that footers of any size take the same memory.
+struct footer_reader {
+    const struct drive *drive;
+    const struct segment *seg;
+    struct buf *window;
+    u32 at;  // of the next block in the segment
+    u32 end; // of the last one
+    u32 window_at;
+    u32 window_bytes;
+    u32 index; // of the next block
+    u64 entries_left;
+    u32 used_bytes;
+    bool is_suspect;
+};
+// ERR_NOT_FOUND: the segment is not sealed. ERR_IO, ERR_NO_MEMORY. After any error there is nothing
+// to close.
+MAY_WAIT enum err footer_reader_open(struct footer_reader *r, const struct drive *d,
+                                     const struct segment *seg) NODISCARD;
+// The next block, valid until the next call. ERR_END behind the last one. ERR_CORRUPT: damaged
+// (counted and logged), ERR_IO.
+MAY_WAIT enum err footer_reader_next(struct footer_reader *r, const u8 **block) NODISCARD;
+void footer_reader_close(struct footer_reader *r);
+
+// Reads all of it. The errors of the reader.
+MAY_WAIT enum err footer_read(struct footer *f, const struct drive *d,
                               const struct segment *seg) NODISCARD;

@@ -75,22 +75,30 @@ MAY_WAIT static void block_call_run(void *arg)
     at->call.result = at->fn(shard_here(at->call.store), &at->call);
 }
 
+// Hands one block to each core that owns entries of it.
+MAY_WAIT static enum err block_dispatch(struct block_call call, block_fn fn)
+{
+    struct store *s = call.store;
+    u64 cores;
+    TRY(block_owners(s, call.block, &cores));
+    for (u32 core = 0; core < s->cores; core++) {
+        if ((cores >> core & 1) == 0) {
+            continue;
+        }
+        struct block_call_at at = {.call = call, .fn = fn};
+        TRY(core_call(core, block_call_run, &at));
+        TRY(at.call.result);
+    }
+    return OK;
+}
+
 MAY_WAIT enum err footer_each_block(struct store *s, struct drive *d, struct segment *seg,
                                     const struct footer *f, block_fn fn, void *arg)
 {
+    struct block_call call = {.store = s, .drive = d, .seg = seg, .arg = arg};
     for (u32 i = 0; i < f->block_count; i++) {
-        u64 cores;
-        TRY(block_owners(s, f->blocks[i], &cores));
-        for (u32 core = 0; core < s->cores; core++) {
-            if ((cores >> core & 1) == 0) {
-                continue;
-            }
-            struct block_call_at at = {
-                .call = {.store = s, .drive = d, .seg = seg, .block = f->blocks[i], .arg = arg},
-                .fn = fn};
-            TRY(core_call(core, block_call_run, &at));
-            TRY(at.call.result);
-        }
+        call.block = f->blocks[i];
+        TRY(block_dispatch(call, fn));
     }
     return OK;
 }
@@ -262,29 +270,65 @@ static void segment_verdict(struct segment *seg, enum segment_state state)
     seg->verdict = (u8)state;
 }
 
-MAY_WAIT static enum err segment_used_recover(struct recovery *r, struct store *s, struct drive *d,
-                                              struct segment *seg, struct footer *f)
+// Merges a sealed segment as its footer is read. When a block turns out damaged, the blocks before
+// it have been merged and the scan merges their entries again: that counts shadows and references
+// twice, so tombstones and extents may stay until the next start, and nothing is lost.
+MAY_WAIT static enum err segment_sealed_merge(struct store *s, struct drive *d, struct segment *seg)
 {
-    bool is_scanned;
-    enum err e = recovery_footer_load(d, seg, f, &is_scanned);
-    if (e == OK && is_scanned && f->entry_count == 0) {
+    struct footer_reader reader;
+    TRY(footer_reader_open(&reader, d, seg));
+    struct block_call call = {.store = s, .drive = d, .seg = seg};
+    enum err e = OK;
+    while (e == OK) {
+        e = footer_reader_next(&reader, &call.block);
+        if (e == OK) {
+            e = block_dispatch(call, block_merge);
+        }
+    }
+    seg->used_bytes = reader.used_bytes;
+    seg->is_suspect = reader.is_suspect;
+    footer_reader_close(&reader);
+    return e == ERR_END ? OK : e;
+}
+
+// Scans a segment that has no footer, or a damaged one, merges what it finds and seals it.
+MAY_WAIT static enum err segment_unsealed_merge(struct store *s, struct drive *d,
+                                                struct segment *seg, bool is_damaged)
+{
+    struct footer f;
+    footer_init(&f);
+    enum err e = segment_scan(d, seg, &f);
+    f.is_suspect = f.is_suspect || is_damaged;
+    if (e == OK && f.entry_count == 0) {
         e = segment_header_advance(d, seg, SEGMENT_FREE);
         segment_verdict(seg, SEGMENT_IDLE);
     } else if (e == OK) {
-        e = footer_each_block(s, d, seg, f, block_merge, NULL);
-        if (e == OK && is_scanned) {
-            r->scanned++;
-            e = footer_write(f, d, seg);
+        e = footer_each_block(s, d, seg, &f, block_merge, NULL);
+        if (e == OK) {
+            e = footer_write(&f, d, seg);
         }
-        seg->used_bytes = f->used_bytes;
-        seg->is_suspect = f->is_suspect;
+        seg->used_bytes = f.used_bytes;
+        seg->is_suspect = f.is_suspect;
         segment_verdict(seg, SEGMENT_SEALED);
     }
+    footer_deinit(&f);
     return e;
 }
 
+MAY_WAIT static enum err segment_used_recover(struct recovery *r, struct store *s, struct drive *d,
+                                              struct segment *seg)
+{
+    enum err e = segment_sealed_merge(s, d, seg);
+    if (e != ERR_NOT_FOUND && e != ERR_CORRUPT) {
+        segment_verdict(seg, SEGMENT_SEALED);
+        return e;
+    }
+    r->scanned++;
+    return segment_unsealed_merge(s, d, seg, e == ERR_CORRUPT);
+}
+
 MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, struct drive *d,
-                                         struct segment *seg, struct footer *f)
+                                         struct segment *seg)
 {
     enum err e = segment_header_read(d, seg);
     if (e == OK && seg->kind == SEGMENT_FREE) {
@@ -292,7 +336,7 @@ MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, st
         return OK;
     }
     if (e == OK) {
-        e = segment_used_recover(r, s, d, seg, f);
+        e = segment_used_recover(r, s, d, seg);
     }
     if (e == ERR_CORRUPT || e == ERR_IO) {
         // One lost segment must not keep the rest from being served; but it may hold what a
@@ -327,16 +371,13 @@ MAY_WAIT static void recovery_fiber(void *arg)
     struct shard *sh = arg;
     struct recovery *r = sh->recovery;
     struct drive *d;
-    struct footer f; // its memory serves one segment after the other
-    footer_init(&f);
     for (struct segment *seg = segment_next(sh, r, &d); seg != NULL && r->result == OK;
          seg = segment_next(sh, r, &d)) {
-        enum err e = segment_recover(r, sh->store, d, seg, &f);
+        enum err e = segment_recover(r, sh->store, d, seg);
         if (e != OK && r->result == OK) {
             r->result = e;
         }
     }
-    footer_deinit(&f);
 }
 
 MAY_WAIT static void shard_recover(void *arg)

@@ -6,6 +6,7 @@
 #include "store_test.h"
 
 #include <sys/resource.h>
+#include <time.h>
 
 struct bench {
     struct store_options options;
@@ -160,10 +161,24 @@ MAY_WAIT static void read_run(void *arg)
     store_close(b->store);
 }
 
+static void log_sink(enum log_level level, const char *line, size_t len)
+{
+    (void)level;
+    fprintf(stderr, "%.*s\n", (int)len, line);
+}
+
+static u64 log_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (u64)now.tv_sec * NS_PER_S + (u64)now.tv_nsec;
+}
+
 int main(int argc, char **argv)
 {
     static struct bench b = {.keys = 1000000, .value_bytes = 128, .fibers = 256, .cores = 2};
     struct scratch s;
+    log_init(log_sink, log_clock, LOG_LEVEL_INFO, false);
     scratch_make(&s);
     for (int i = 1; i + 1 < argc; i += 2) {
         u64 n = strtoull(argv[i + 1], NULL, 10);
