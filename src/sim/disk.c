@@ -313,13 +313,18 @@ static void file_settle(struct sim_node *file, u64 *random)
         const struct sim_write *w = CONTAINER_OF(node, struct sim_write, node);
         file_settle_write(file, w->offset, w->data, w->bytes, random);
     }
+    // Elsewhere what is seen is what is durable already.
+    LIST_FOREACH (node, &file->writes) {
+        const struct sim_write *w = CONTAINER_OF(node, struct sim_write, node);
+        image_copy_range(&file->visible, &file->durable, w->offset, w->bytes);
+    }
     writes_free(file);
     if (file->size_durable < file->size && sim_below(random, 2) == 0) {
         file->size = file->size_durable;
         image_truncate(&file->durable, file->size);
+        image_truncate(&file->visible, file->size);
     }
     file->size_durable = file->size;
-    image_copy(&file->visible, &file->durable);
 }
 
 // What is left of one directory: the names as they were after some number of changes.

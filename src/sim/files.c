@@ -62,6 +62,14 @@ void sim_crash(struct sys *s)
     }
 }
 
+void sim_crash_arm(struct sys *s, u64 flushes, bool is_after, u64 events)
+{
+    struct sim *sim = sim_of(s);
+    sim->options.crash_at_flush = flushes == 0 ? 0 : sim->stats.flushes + flushes;
+    sim->options.is_crash_after = is_after;
+    sim->options.crash_at_event = events == 0 ? 0 : sim->stats.events + events;
+}
+
 void sim_errors_set(struct sys *s, u32 read_ppm, u32 write_ppm, u32 flush_ppm)
 {
     struct sim_options *o = &sim_of(s)->options;

@@ -15,8 +15,8 @@ u64 sim_random(u64 *state)
     return z ^ (z >> 31);
 }
 
-// The piece that holds `offset`, made if absent.
-static u8 *piece_for_write(struct image *im, u64 offset)
+// The piece that holds `offset`, made if absent; only one that is not written whole needs zeros.
+static u8 *piece_for_write(struct image *im, u64 offset, bool is_whole)
 {
     size_t index = (size_t)(offset / IMAGE_PIECE_BYTES);
     if (index >= im->piece_count) {
@@ -28,7 +28,7 @@ static u8 *piece_for_write(struct image *im, u64 offset)
         im->piece_count = count;
     }
     if (im->pieces[index] == NULL) {
-        im->pieces[index] = calloc(1, IMAGE_PIECE_BYTES);
+        im->pieces[index] = is_whole ? malloc(IMAGE_PIECE_BYTES) : calloc(1, IMAGE_PIECE_BYTES);
         ASSERT(im->pieces[index] != NULL);
     }
     return im->pieces[index];
@@ -39,7 +39,7 @@ void image_write(struct image *im, u64 offset, const u8 *data, size_t len)
     while (len > 0) {
         size_t at = (size_t)(offset % IMAGE_PIECE_BYTES);
         size_t n = MIN(len, IMAGE_PIECE_BYTES - at);
-        memcpy(piece_for_write(im, offset) + at, data, n);
+        memcpy(piece_for_write(im, offset, n == IMAGE_PIECE_BYTES) + at, data, n);
         data += n;
         offset += n;
         len -= n;
@@ -63,13 +63,15 @@ void image_read(const struct image *im, u64 offset, u8 *out, size_t len)
     }
 }
 
-void image_copy(struct image *to, const struct image *from)
+void image_copy_range(struct image *to, const struct image *from, u64 offset, size_t len)
 {
-    image_deinit(to);
-    for (size_t i = 0; i < from->piece_count; i++) {
-        if (from->pieces[i] != NULL) {
-            image_write(to, i * IMAGE_PIECE_BYTES, from->pieces[i], IMAGE_PIECE_BYTES);
-        }
+    u8 page[512];
+    while (len > 0) {
+        size_t n = MIN(len, sizeof(page));
+        image_read(from, offset, page, n);
+        image_write(to, offset, page, n);
+        offset += n;
+        len -= n;
     }
 }
 

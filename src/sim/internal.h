@@ -12,7 +12,7 @@
 #define SIM_FDS_MAX    4096
 
 // A file's bytes, in pieces that exist once they were written; what does not exist is zeros.
-#define IMAGE_PIECE_BYTES ((size_t)32 * KIB)
+#define IMAGE_PIECE_BYTES ((size_t)4 * KIB)
 struct image {
     u8 **pieces;
     size_t piece_count;
@@ -120,7 +120,7 @@ static inline struct sim *sim_of(struct sys *s)
 // image.c
 void image_write(struct image *im, u64 offset, const u8 *data, size_t len);
 void image_read(const struct image *im, u64 offset, u8 *out, size_t len);
-void image_copy(struct image *to, const struct image *from);
+void image_copy_range(struct image *to, const struct image *from, u64 offset, size_t len);
 void image_truncate(struct image *im, u64 size);
 void image_deinit(struct image *im);
 u64 sim_random(u64 *state);

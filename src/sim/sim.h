@@ -72,5 +72,8 @@ enum err sim_create(struct sim_disk *disk, const struct sim_options *options,
 void sim_stats(struct sys *s, struct sim_stats *out);
 // Crashes now.
 void sim_crash(struct sys *s);
+// Lets it crash with the n-th flush (completion) from now, counted from 1; 0: not so. Replaces what
+// the options said.
+void sim_crash_arm(struct sys *s, u64 flushes, bool is_after, u64 events);
 // From now on operations fail this often.
 void sim_errors_set(struct sys *s, u32 read_ppm, u32 write_ppm, u32 flush_ppm);

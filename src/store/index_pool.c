@@ -21,6 +21,7 @@
 struct chunk {
     u32 magic;
     u32 used;         // pages handed out
+    u32 fresh;        // the first page that was never used: its memory was not touched yet
     struct list node; // in `with_free` when a page is free
     struct index_node *free;
 };
@@ -81,13 +82,8 @@ static bool chunk_add(struct index_pool *pool)
     }
     c->magic = CHUNK_MAGIC;
     c->used = 0;
+    c->fresh = 0;
     c->free = NULL;
-    // Threaded in order of address, so that neighbours are used together. `next` is the link.
-    for (size_t i = CHUNK_PAGES; i > 0; i--) {
-        struct index_node *n = (struct index_node *)(void *)((u8 *)c + i * INDEX_PAGE_BYTES);
-        n->next = c->free;
-        c->free = n;
-    }
     list_add_tail(&pool->with_free, &c->node);
     pool->free_pages += CHUNK_PAGES;
     pool->chunks++;
@@ -132,9 +128,14 @@ struct index_node *index_pool_get(struct index_pool *pool)
     struct chunk *c = CONTAINER_OF(pool->with_free.next, struct chunk, node);
     ASSERT_MAGIC(c, CHUNK_MAGIC);
     struct index_node *n = c->free;
-    c->free = n->next;
+    if (n != NULL) {
+        c->free = n->next;
+    } else {
+        n = (struct index_node *)(void *)((u8 *)c + (size_t)(1 + c->fresh) * INDEX_PAGE_BYTES);
+        c->fresh++;
+    }
     c->used++;
-    if (c->free == NULL) {
+    if (c->used == CHUNK_PAGES) {
         list_remove(&c->node);
     }
     pool->free_pages--;
@@ -150,7 +151,7 @@ void index_pool_put(struct index_pool *pool, struct index_node *n)
     struct chunk *c = (struct chunk *)((uintptr_t)n & ~(uintptr_t)(CHUNK_BYTES - 1));
     ASSERT_MAGIC(c, CHUNK_MAGIC);
     ASSERT(c->used > 0);
-    if (c->free == NULL) {
+    if (c->used == CHUNK_PAGES) {
         list_add_head(&pool->with_free, &c->node);
     }
     n->next = c->free;

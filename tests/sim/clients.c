@@ -45,6 +45,20 @@ static void client_fiber(void *arg)
     for (u32 i = 0; i < w->client_ops && !world_is_crashed(w); i++) {
         client_step(c);
     }
+    w->clients_working--;
+}
+
+// Compacts while any client works, so that moves race with everything else.
+static void compactor_fiber(void *arg)
+{
+    struct client *c = arg;
+    struct world *w = c->world;
+    while (w->clients_working > 0 && !world_is_crashed(w)) {
+        if (store_compact_all(w->store) != OK ||
+            fiber_sleep(1 + draw(&c->random, 4 * NS_PER_MS)) != OK) {
+            return;
+        }
+    }
 }
 
 MAY_WAIT void clients_run(struct world *w)
@@ -56,6 +70,12 @@ MAY_WAIT void clients_run(struct world *w)
     struct client clients[CLIENTS_MAX];
     struct group g;
     group_init(&g);
+    w->clients_working += w->clients;
+    struct client compactor = {.world = w, .random = w->seed * 7919 + w->life};
+    if (core == 0 && w->is_compacting) {
+        enum err e = group_spawn(&g, compactor_fiber, &compactor);
+        CHECK(e == OK, "group_spawn: %s", err_name(e));
+    }
     for (u32 i = 0; i < w->clients; i++) {
         clients[i] = (struct client){.world = w, .core = core, .number = core * 100 + i};
         clients[i].random = w->seed * 1000003 + w->life * 1009 + core * 101 + i;

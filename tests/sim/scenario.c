@@ -36,7 +36,7 @@ static void draw_world(struct world *w)
     w->drive_bytes = segments * w->segment_bytes;
     w->cache_bytes = draw_percent(random, 60) ? 2 * MIB : 0;
     w->clients = w->run.is_plain ? 1 : 1 + (u32)draw(random, 6);
-    w->client_ops = 10 + (u32)draw(random, draw_percent(random, 20) ? 120 : 40);
+    w->client_ops = 8 + (u32)draw(random, draw_percent(random, 20) ? 100 : 30);
     if (w->run.crash_at_flush != 0) {
         // Every crash point of a short life, rather than some of a long one.
         w->client_ops = 6 + (u32)draw(random, 8);
@@ -56,6 +56,25 @@ static void draw_world(struct world *w)
           keys, w->clients, w->client_ops);
 }
 
+// Where this life crashes: among the clients' work, or while it opens the store; or not.
+static void draw_crash(struct world *w)
+{
+    u64 *random = &w->random;
+    w->is_crash_among_clients = draw_percent(random, 70);
+    w->sim.is_crash_after = draw_percent(random, 50);
+    u64 flushes = 25;
+    if (w->is_crash_among_clients) {
+        // Several commits share a flush, and several operations are no commits.
+        flushes = 1 + (u64)w->clients * w->client_ops * w->cores / (1 + draw(random, 4));
+    }
+    u64 how = draw(random, 100);
+    if (how < 50) {
+        w->sim.crash_at_flush = 1 + draw(random, flushes);
+    } else if (how < 90) {
+        w->sim.crash_at_event = 1 + draw(random, flushes * 4);
+    }
+}
+
 // How this life ends, and what the drives do in it.
 static void draw_life(struct world *w, enum trouble trouble, bool is_last)
 {
@@ -65,17 +84,14 @@ static void draw_life(struct world *w, enum trouble trouble, bool is_last)
     w->sim = (struct sim_options){.seed = draw_word(random), .sabotage = w->run.sabotage};
     w->sim.short_ppm = w->run.is_plain ? 0 : (u32)draw(random, 2) * 20000;
     w->sim.is_kill = draw_percent(random, 25);
-    u64 flushes = MAX(w->flushes_last, (u64)20);
-    u64 how = draw(random, 100);
+    w->is_crash_among_clients = false;
+    w->is_compacting = draw_percent(random, 35);
     if (w->run.crash_at_flush != 0 && !is_last) {
         w->sim.crash_at_flush = w->run.crash_at_flush;
         w->sim.is_crash_after = w->run.is_crash_after;
         w->sim.is_kill = false;
-    } else if (!is_last && !w->run.is_plain && how < 60) {
-        w->sim.crash_at_flush = 1 + draw(random, how < 10 ? 12 : flushes);
-        w->sim.is_crash_after = draw_percent(random, 50);
-    } else if (!is_last && !w->run.is_plain && how < 85) {
-        w->sim.crash_at_event = 1 + draw(random, how < 65 ? 60 : flushes * 4);
+    } else if (!is_last && !w->run.is_plain) {
+        draw_crash(w);
     }
     if (trouble == TROUBLE_IO_ERRORS) {
         w->errors.read_ppm = draw_percent(random, 50) ? 3000 : 0;
@@ -86,10 +102,11 @@ static void draw_life(struct world *w, enum trouble trouble, bool is_last)
         w->model.is_lenient |= w->errors.is_at_open && w->errors.read_ppm > 0;
     }
     w->sim.misdirect_ppm = trouble == TROUBLE_MISDIRECTED ? 5000 : 0;
-    trace("life %u: cores %u, crash at flush %llu %s, at event %llu, %s, trouble %d", w->life,
-          w->cores, (unsigned long long)w->sim.crash_at_flush,
-          w->sim.is_crash_after ? "after" : "before", (unsigned long long)w->sim.crash_at_event,
-          w->sim.is_kill ? "kill" : "power", (int)trouble);
+    trace("life %u: cores %u, crash %sat flush %llu %s, at event %llu, %s, trouble %d", w->life,
+          w->cores, w->is_crash_among_clients ? "among clients " : "",
+          (unsigned long long)w->sim.crash_at_flush, w->sim.is_crash_after ? "after" : "before",
+          (unsigned long long)w->sim.crash_at_event, w->sim.is_kill ? "kill" : "power",
+          (int)trouble);
 }
 
 // Which core owns which key in this life.
@@ -132,9 +149,10 @@ MAY_WAIT static void scan_all(struct world *w)
 }
 
 // After recovery.
-MAY_WAIT static void verify_all(struct world *w, u64 warnings_before)
+MAY_WAIT static void verify_all(struct world *w)
 {
-    w->model.is_warned = trace_warnings() > warnings_before;
+    // A life that crashed while it recovered may have found the damage and sealed what is left.
+    w->model.is_warned = trace_warnings() > w->warnings_at_damage;
     call_all(w, verify_core);
     if (!world_is_crashed(w)) {
         model_restart_settle(&w->model);
@@ -176,8 +194,11 @@ static void life_fiber(void *arg)
         return;
     }
     keys_distribute(w);
-    verify_all(w, warnings);
+    verify_all(w);
     errors_start(w);
+    if (w->is_crash_among_clients) {
+        sim_crash_arm(w->sys, w->sim.crash_at_flush, w->sim.is_crash_after, w->sim.crash_at_event);
+    }
     if (!world_is_crashed(w)) {
         call_all(w, clients_fiber);
     }
@@ -194,7 +215,12 @@ static void life_fiber(void *arg)
 // One life of the process.
 static void life_run(struct world *w)
 {
-    enum err e = sim_create(w->disk, &w->sim, &w->sys);
+    struct sim_options options = w->sim;
+    if (w->is_crash_among_clients) {
+        options.crash_at_flush = 0;
+        options.crash_at_event = 0;
+    }
+    enum err e = sim_create(w->disk, &options, &w->sys);
     CHECK(e == OK, "sim_create: %s", err_name(e));
     struct runtime_options o = {
         .cores = w->cores,
@@ -230,10 +256,11 @@ static void life_run(struct world *w)
 // Damage of the medium between two lives.
 static void flip_bits(struct world *w)
 {
-    u32 count = 1 + (u32)draw(&w->random, 3);
+    u32 count = 1 + (u32)draw(&w->random, draw_percent(&w->random, 50) ? 3 : 60);
     for (u32 i = 0; i < count; i++) {
         char place[600];
         if (sim_disk_flip_bit(w->disk, &w->random, place, sizeof(place))) {
+            w->warnings_at_damage = trace_warnings();
             trace("a bit flipped in %s", place);
             w->is_damaged = true;
             w->model.is_lenient = true;

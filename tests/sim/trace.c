@@ -33,7 +33,8 @@ static void sink(enum log_level level, const char *line, size_t len)
     char text[LINE_BYTES];
     snprintf(text, sizeof(text), "    log: %.*s", (int)len, line);
     line_add(text);
-    run.warnings += level >= LOG_LEVEL_WARN;
+    // What a crash makes fail says nothing about damage.
+    run.warnings += level >= LOG_LEVEL_WARN && strstr(text, "error=IO") == NULL;
 }
 
 static u64 no_clock(void)

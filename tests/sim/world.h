@@ -59,12 +59,16 @@ struct world {
     u32 cores;
     struct sim_options sim;
     struct errors errors;
+    bool is_compacting;          // all the time
+    bool is_crash_among_clients; // the crash point counts from when the clients start
+    u64 warnings_at_damage;
     bool is_damaged;                           // media was damaged: reads may say so
     bool is_verified;                          // the keys were compared after the start
     u16 mine[WORLD_CORES_MAX][MODEL_KEYS_MAX]; // keys by the core that owns their PG
     u32 mine_count[WORLD_CORES_MAX];
+    u32 clients_working;
     u64 keys_counted;
-    u64 flushes_last; // of the life before
+    u64 flushes_last; // of the life before, in all
 };
 
 static inline bool world_is_crashed(struct world *w)
