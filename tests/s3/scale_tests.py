@@ -118,7 +118,7 @@ def test_list_of_200000_keys():
     for prefix in prefixes:
         got, _, _ = c.list_all("many", page=997, prefix=prefix)
         assert got == [k for k in want if k.startswith(prefix.encode())], prefix
-    got, common, pages = c.list_all("many", page=1, delimiter="6")
+    got, common, pages = c.list_all("many", page=333, delimiter="6")
     counts = collections.Counter(got + common)
     assert max(counts.values()) == 1
 
