@@ -182,6 +182,20 @@ static bool is_zero(struct bytes b)
     return true;
 }
 
+// Says so when the newest commit is not all there. After a power loss that is as it should be: it
+// was never acknowledged. Damage to it since then looks the same.
+static void tail_tell(const struct scan *s)
+{
+    u32 dropped = 0;
+    for (u32 i = 0; i < s->frame_count; i++) {
+        dropped += !s->frames[i].is_whole;
+    }
+    if (dropped > 0 || s->is_gap_dirty) {
+        LOG_INFO("log_tail_unfinished", "drive=%s segment=%u commit=%u records_dropped=%u",
+                 s->drive->path, s->seg->id, s->batch, dropped);
+    }
+}
+
 MAY_WAIT static enum err log_scan(struct scan *s)
 {
     u32 end = s->drive->segment_bytes;
@@ -206,6 +220,7 @@ MAY_WAIT static enum err log_scan(struct scan *s)
         at = next;
     }
     groups_mark(s);
+    tail_tell(s);
     return held_release(s, false);
 }
 
