@@ -99,7 +99,9 @@ static void draw_life(struct world *w, enum trouble trouble, bool is_last)
         w->errors.flush_ppm = draw_percent(random, 50) ? 3000 : 0;
         // A segment that cannot be read while recovering is lost for this life, as the log says.
         w->errors.is_at_open = draw_percent(random, 20);
-        w->model.is_lenient |= w->errors.is_at_open && w->errors.read_ppm > 0;
+        bool is_lossy = w->errors.is_at_open && w->errors.read_ppm > 0;
+        w->model.is_lenient |= is_lossy;
+        w->is_damaged |= is_lossy;
     }
     w->sim.misdirect_ppm = trouble == TROUBLE_MISDIRECTED ? 5000 : 0;
     trace("life %u: cores %u, crash %sat flush %llu %s, at event %llu, %s, trouble %d", w->life,
