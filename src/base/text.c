@@ -137,6 +137,21 @@ static u8 lower(u8 c)
     return c >= 'A' && c <= 'Z' ? (u8)(c | 0x20) : c;
 }
 
+void bytes_lower(u8 *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        data[i] = lower(data[i]);
+    }
+}
+
+struct bytes bytes_split(struct bytes *rest, u8 separator)
+{
+    const u8 *end = rest->len == 0 ? NULL : memchr(rest->data, separator, rest->len);
+    struct bytes piece = BYTES(rest->data, end == NULL ? rest->len : (size_t)(end - rest->data));
+    *rest = end == NULL ? BYTES_NONE : bytes_skip(*rest, piece.len + 1);
+    return piece;
+}
+
 bool bytes_equal_nocase(struct bytes a, struct bytes b)
 {
     if (a.len != b.len) {

@@ -19,5 +19,12 @@ bool base64_decode(struct bytes text, u8 *out, size_t cap, size_t *out_len);
 // Whole-text decimal without sign or blanks; false on anything else or above `max`.
 bool u64_parse(struct bytes text, u64 max, u64 *out);
 
+// Takes the piece before the next separator (or all that is left) off the front of *rest. Blanks
+// stay.
+struct bytes bytes_split(struct bytes *rest, u8 separator);
+
+// Makes ASCII letters lower-case in place.
+void bytes_lower(u8 *data, size_t len);
+
 // ASCII-only comparison without regard to case, as HTTP header names need.
 bool bytes_equal_nocase(struct bytes a, struct bytes b);

@@ -93,9 +93,7 @@ static struct bytes authorization_field(struct bytes list, const char *name)
 {
     struct bytes wanted = bytes_from_string(name);
     while (list.len > 0) {
-        const u8 *comma = memchr(list.data, ',', list.len);
-        struct bytes item = BYTES(list.data, comma ? (size_t)(comma - list.data) : list.len);
-        list = comma == NULL ? BYTES_NONE : bytes_skip(list, item.len + 1);
+        struct bytes item = bytes_split(&list, ',');
         while (item.len > 0 && (item.data[0] == ' ' || item.data[0] == '\t')) {
             item = bytes_skip(item, 1);
         }
@@ -282,12 +280,9 @@ static bool header_is_signed(const struct claim *c, struct bytes name)
 {
     struct bytes rest = c->signed_headers;
     while (rest.len > 0) {
-        const u8 *semi = memchr(rest.data, ';', rest.len);
-        struct bytes one = BYTES(rest.data, semi ? (size_t)(semi - rest.data) : rest.len);
-        if (bytes_equal_nocase(one, name)) {
+        if (bytes_equal_nocase(bytes_split(&rest, ';'), name)) {
             return true;
         }
-        rest = semi == NULL ? BYTES_NONE : bytes_skip(rest, one.len + 1);
     }
     return false;
 }
@@ -340,9 +335,7 @@ static enum err canonical_headers(struct s3_request *rq, const struct claim *c, 
 {
     struct bytes rest = c->signed_headers;
     while (rest.len > 0) {
-        const u8 *semi = memchr(rest.data, ';', rest.len);
-        struct bytes name = BYTES(rest.data, semi ? (size_t)(semi - rest.data) : rest.len);
-        rest = semi == NULL ? BYTES_NONE : bytes_skip(rest, name.len + 1);
+        struct bytes name = bytes_split(&rest, ';');
         text_add(t, name);
         text_add_char(t, ':');
         bool is_found = false;

@@ -211,10 +211,7 @@ static enum err trailer_keep(struct s3_body *b, struct bytes line, struct sha256
     if (kept_name.data == NULL || kept_value.data == NULL) {
         return ERR_NO_MEMORY;
     }
-    for (size_t i = 0; i < kept_name.len; i++) {
-        u8 *c = (u8 *)kept_name.data + i;
-        *c = *c >= 'A' && *c <= 'Z' ? (u8)(*c | 0x20) : *c;
-    }
+    bytes_lower((u8 *)(uintptr_t)kept_name.data, kept_name.len);
     b->trailers[b->trailer_count++] =
         (struct s3_error_field){(const char *)kept_name.data, kept_value};
     sha256_update(canonical, kept_name);

@@ -102,9 +102,7 @@ static enum err parse_trailer_names(struct s3_request *rq, struct s3_checksum_cl
 {
     struct bytes names = s3_header_get(rq, "x-amz-trailer");
     while (names.len > 0) {
-        const u8 *comma = memchr(names.data, ',', names.len);
-        struct bytes one = BYTES(names.data, comma ? (size_t)(comma - names.data) : names.len);
-        names = comma == NULL ? BYTES_NONE : bytes_skip(names, one.len + 1);
+        struct bytes one = bytes_split(&names, ',');
         while (one.len > 0 && one.data[0] == ' ') {
             one = bytes_skip(one, 1);
         }
@@ -194,6 +192,13 @@ enum err s3_checksum_claim_check(struct s3_request *rq, const struct s3_checksum
                            algorithms[a].name);
     }
     return OK;
+}
+
+struct checksum s3_checksum_of(const struct object_digests *d, u8 algorithm)
+{
+    struct checksum c = {.algorithm = algorithm, .type = CHECKSUM_FULL_OBJECT};
+    memcpy(c.value, d->checksum[algorithm], sizeof(c.value));
+    return c;
 }
 
 void s3_checksum_text(const struct checksum *c, u32 parts, char out[S3_CHECKSUM_TEXT_MAX])

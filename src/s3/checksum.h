@@ -27,6 +27,9 @@ NODISCARD enum err s3_checksum_claim_check(struct s3_request *rq,
                                            const struct s3_checksum_claim *claim,
                                            const struct object_digests *digests);
 
+// The checksum of a whole body from its digests.
+struct checksum s3_checksum_of(const struct object_digests *d, u8 algorithm);
+
 // "CRC32", ... (as in XML and in x-amz-checksum-algorithm); parse takes any case, NONE if unknown.
 const char *s3_checksum_name(enum checksum_algorithm a);
 enum checksum_algorithm s3_checksum_parse_name(struct bytes name);

@@ -42,9 +42,7 @@ static enum err strip_aws_chunked(struct s3_request *rq, struct bytes value, str
     }
     size_t len = 0;
     while (value.len > 0) {
-        const u8 *comma = memchr(value.data, ',', value.len);
-        struct bytes one = BYTES(value.data, comma ? (size_t)(comma - value.data) : value.len);
-        value = comma == NULL ? BYTES_NONE : bytes_skip(value, one.len + 1);
+        struct bytes one = bytes_split(&value, ',');
         one = trim(one);
         bool is_framing = bytes_equal_nocase(one, BYTES_LITERAL("aws-chunked"));
         is_stripped = is_stripped || is_framing;
@@ -67,10 +65,7 @@ static enum err lower_copy(struct s3_request *rq, struct bytes name, struct byte
     if (kept.data == NULL) {
         return ERR_NO_MEMORY;
     }
-    for (size_t i = 0; i < kept.len; i++) {
-        u8 *c = (u8 *)kept.data + i;
-        *c = *c >= 'A' && *c <= 'Z' ? (u8)(*c | 0x20) : *c;
-    }
+    bytes_lower((u8 *)(uintptr_t)kept.data, kept.len);
     *out = kept;
     return OK;
 }
@@ -113,9 +108,7 @@ enum err s3_tagging_check(struct s3_request *rq, struct bytes tagging)
     struct bytes keys[S3_TAGS_MAX];
     u32 count = 0;
     while (tagging.len > 0) {
-        const u8 *amp = memchr(tagging.data, '&', tagging.len);
-        struct bytes pair = BYTES(tagging.data, amp ? (size_t)(amp - tagging.data) : tagging.len);
-        tagging = amp == NULL ? BYTES_NONE : bytes_skip(tagging, pair.len + 1);
+        struct bytes pair = bytes_split(&tagging, '&');
         if (pair.len == 0) {
             continue;
         }
@@ -413,9 +406,7 @@ enum err s3_write_condition(struct s3_request *rq, struct write_condition *out)
 static bool etag_list_matches(struct bytes list, const struct etag *e)
 {
     while (list.len > 0) {
-        const u8 *comma = memchr(list.data, ',', list.len);
-        struct bytes one = BYTES(list.data, comma ? (size_t)(comma - list.data) : list.len);
-        list = comma == NULL ? BYTES_NONE : bytes_skip(list, one.len + 1);
+        struct bytes one = bytes_split(&list, ',');
         one = trim(one);
         if (bytes_has_prefix(one, BYTES_LITERAL("W/"))) {
             one = bytes_skip(one, 2);

@@ -99,11 +99,13 @@ static u8 part_algorithm(const struct upload_info *upload)
                                                        : (u8)CHECKSUM_CRC64NVME;
 }
 
-static struct checksum digest_checksum(const struct object_digests *d, u8 algorithm)
+static enum err checksum_mismatch(struct s3_request *rq, u8 expected, u8 actual)
 {
-    struct checksum c = {.algorithm = algorithm, .type = CHECKSUM_FULL_OBJECT};
-    memcpy(c.value, d->checksum[algorithm], sizeof(c.value));
-    return c;
+    return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST,
+                       "Checksum Type mismatch occurred, expected checksum Type: %s, actual "
+                       "checksum Type: %s",
+                       s3_checksum_name((enum checksum_algorithm)expected),
+                       s3_checksum_name((enum checksum_algorithm)actual));
 }
 
 enum err s3_op_upload_part(struct s3_request *rq)
@@ -114,19 +116,14 @@ enum err s3_op_upload_part(struct s3_request *rq)
     TRY(part_number(rq, &r.part_number));
     TRY(upload_find(rq->meta, rq->bucket, rq->key, r.upload_id, &upload));
     r.keep_algorithm = part_algorithm(&upload);
-    struct s3_checksum_claim claim;
-    TRY(s3_checksum_claim_parse(rq, &claim));
-    if (upload.checksum_algorithm != CHECKSUM_NONE && claim.algorithm != CHECKSUM_NONE &&
-        claim.algorithm != upload.checksum_algorithm) {
-        return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST,
-                           "Checksum Type mismatch occurred, expected checksum Type: %s, actual "
-                           "checksum Type: %s",
-                           s3_checksum_name((enum checksum_algorithm)upload.checksum_algorithm),
-                           s3_checksum_name((enum checksum_algorithm)claim.algorithm));
+    TRY(s3_checksum_claim_parse(rq, &r.claim));
+    if (upload.checksum_algorithm != CHECKSUM_NONE && r.claim.algorithm != CHECKSUM_NONE &&
+        r.claim.algorithm != upload.checksum_algorithm) {
+        return checksum_mismatch(rq, upload.checksum_algorithm, r.claim.algorithm);
     }
     TRY(s3_receive(rq, &r));
     struct checksum shown = s3_receive_checksum(&r);
-    struct object_finish f = {.checksum = digest_checksum(&r.digests, r.keep_algorithm)};
+    struct object_finish f = {.checksum = s3_checksum_of(&r.digests, r.keep_algorithm)};
     struct object_info info;
     TRY(object_write_finish(r.writer, &f, &info));
     s3_respond_etag(rq, &info.etag);
@@ -204,7 +201,7 @@ static MAY_WAIT enum err part_copy_opened(struct s3_request *rq, struct object_r
         object_write_abort(w);
         return e;
     }
-    struct object_finish f = {.checksum = digest_checksum(&d, algorithm)};
+    struct object_finish f = {.checksum = s3_checksum_of(&d, algorithm)};
     TRY(object_write_finish(w, &f, info));
     info->checksum = f.checksum;
     return OK;
@@ -309,11 +306,7 @@ static enum err complete_claims(struct s3_request *rq, const struct upload_info 
     if (claim.algorithm != CHECKSUM_NONE && claim.has_value) {
         u8 expected = part_algorithm(upload);
         if (claim.algorithm != expected) {
-            return s3_fail_fmt(rq, ERR_S3_INVALID_REQUEST,
-                               "Checksum Type mismatch occurred, expected checksum Type: %s, "
-                               "actual checksum Type: %s",
-                               s3_checksum_name((enum checksum_algorithm)expected),
-                               s3_checksum_name((enum checksum_algorithm)claim.algorithm));
+            return checksum_mismatch(rq, expected, claim.algorithm);
         }
         c->checksum.algorithm = claim.algorithm;
         c->checksum.type = upload->checksum_type;

@@ -149,8 +149,7 @@ static MAY_WAIT enum err copy_whole(struct s3_request *rq, struct object_reader 
         object_write_abort(w);
         return e;
     }
-    f.checksum = (struct checksum){.algorithm = (u8)a, .type = CHECKSUM_FULL_OBJECT};
-    memcpy(f.checksum.value, d.checksum[a], sizeof(f.checksum.value));
+    f.checksum = s3_checksum_of(&d, (u8)a);
     TRY(object_write_finish(w, &f, out));
     out->checksum = f.checksum;
     return OK;

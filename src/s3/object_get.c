@@ -195,9 +195,7 @@ static enum err parse_wanted(struct s3_request *rq, u32 *wanted)
         }
         struct bytes list = rq->x->headers[i].value;
         while (list.len > 0) {
-            const u8 *comma = memchr(list.data, ',', list.len);
-            struct bytes one = BYTES(list.data, comma ? (size_t)(comma - list.data) : list.len);
-            list = comma == NULL ? BYTES_NONE : bytes_skip(list, one.len + 1);
+            struct bytes one = bytes_split(&list, ',');
             while (one.len > 0 && one.data[0] == ' ') {
                 one = bytes_skip(one, 1);
             }

@@ -42,7 +42,6 @@ enum err s3_receive(struct s3_request *rq, struct s3_receive *r)
     if (body == NULL) {
         return ERR_NO_MEMORY;
     }
-    TRY(s3_checksum_claim_parse(rq, &r->claim));
     TRY(s3_body_init(body, rq, META_PUT_BYTES_MAX));
     u8 algorithm = r->claim.algorithm != CHECKSUM_NONE ? r->claim.algorithm : r->keep_algorithm;
     // The algorithm to keep may differ from the claimed one (a part of an upload with its own).
@@ -71,9 +70,7 @@ enum err s3_receive(struct s3_request *rq, struct s3_receive *r)
 struct checksum s3_receive_checksum(const struct s3_receive *r)
 {
     u8 a = r->claim.algorithm != CHECKSUM_NONE ? r->claim.algorithm : r->keep_algorithm;
-    struct checksum c = {.algorithm = a, .type = CHECKSUM_FULL_OBJECT};
-    memcpy(c.value, r->digests.checksum[a], sizeof(c.value));
-    return c;
+    return s3_checksum_of(&r->digests, a);
 }
 
 enum err s3_op_put_object(struct s3_request *rq)
@@ -85,6 +82,7 @@ enum err s3_op_put_object(struct s3_request *rq)
     TRY(s3_write_condition(rq, &f.condition));
     // Objects without a checksum of the client's own get a CRC64NVME, as at AWS.
     struct s3_receive r = {.keep_algorithm = CHECKSUM_CRC64NVME};
+    TRY(s3_checksum_claim_parse(rq, &r.claim));
     TRY(s3_receive(rq, &r));
     f.attrs = attrs.list;
     f.attr_count = attrs.count;

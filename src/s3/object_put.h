@@ -6,10 +6,10 @@
 #include "s3/checksum.h"
 
 struct s3_receive {
-    struct bytes upload_id; // of a part
-    u32 part_number;        // 0: a whole object
-    u8 keep_algorithm;      // the checksum to compute when the client names none
-    struct s3_checksum_claim claim;
+    struct bytes upload_id;         // of a part
+    u32 part_number;                // 0: a whole object
+    u8 keep_algorithm;              // the checksum to compute when the client names none
+    struct s3_checksum_claim claim; // parsed by the caller
     struct object_digests digests;
     struct object_writer *writer; // the caller finishes or aborts it
 };

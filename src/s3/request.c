@@ -64,9 +64,7 @@ static enum err parse_query(struct s3_request *rq)
         return ERR_NO_MEMORY;
     }
     while (rest.len > 0) {
-        const u8 *amp = memchr(rest.data, '&', rest.len);
-        struct bytes pair = BYTES(rest.data, amp == NULL ? rest.len : (size_t)(amp - rest.data));
-        rest = amp == NULL ? BYTES_NONE : bytes_skip(rest, pair.len + 1);
+        struct bytes pair = bytes_split(&rest, '&');
         if (pair.len == 0) {
             continue;
         }

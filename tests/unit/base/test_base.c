@@ -63,6 +63,20 @@ static void test_u64(void **state)
     assert_false(u64_parse(BYTES_LITERAL("10"), 9, &v));
 }
 
+static void test_split(void **state)
+{
+    (void)state;
+    struct bytes rest = BYTES_LITERAL("a,, b,");
+    assert_true(bytes_equal(bytes_split(&rest, ','), BYTES_LITERAL("a")));
+    assert_int_equal(bytes_split(&rest, ',').len, 0);
+    assert_true(bytes_equal(bytes_split(&rest, ','), BYTES_LITERAL(" b")));
+    assert_int_equal(rest.len, 0);
+    assert_int_equal(bytes_split(&rest, ',').len, 0);
+    u8 text[] = "AZaz@[`{";
+    bytes_lower(text, sizeof(text) - 1);
+    assert_string_equal((char *)text, "azaz@[`{");
+}
+
 static void test_arena(void **state)
 {
     (void)state;
@@ -118,7 +132,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hex),   cmocka_unit_test(test_base64), cmocka_unit_test(test_u64),
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_errors), cmocka_unit_test(test_list),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_arena),  cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
