@@ -259,6 +259,15 @@ static enum err log_take(struct taking *t, const struct raw_config *raw)
     return OK;
 }
 
+static enum err bool_take(struct taking *t, const char *path, const char *text, bool *out)
+{
+    if (text == NULL) {
+        return OK;
+    }
+    *out = strcmp(text, "true") == 0;
+    return *out || strcmp(text, "false") == 0 ? OK : fail_at(t, path, 0);
+}
+
 static enum err store_take(struct taking *t, const struct raw_config *raw)
 {
     struct config_store *s = &t->c->store;
@@ -274,6 +283,7 @@ static enum err store_take(struct taking *t, const struct raw_config *raw)
     }
     TRY(size_take(t, "store.drive_bytes_max", raw->store.drive_bytes_max, 0, UINT64_MAX,
                   &s->drive_bytes_max));
+    TRY(bool_take(t, "store.accept_losses", raw->store.accept_losses, &s->accepts_losses));
     TRY(size_take(t, "store.cache_bytes", raw->store.cache_bytes, 0, TIB, &s->cache_bytes));
     return size_take(t, "store.buffer_bytes", raw->store.buffer_bytes, CONFIG_BUFFER_CORE_MIN,
                      BUFFER_BYTES_MAX, &s->buffer_bytes);

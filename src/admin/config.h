@@ -39,6 +39,7 @@ struct config_store {
     u64 drive_bytes_max;
     u64 cache_bytes;
     u64 buffer_bytes; // of all cores together
+    bool accepts_losses;
 };
 
 struct config_http {

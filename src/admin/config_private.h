@@ -35,6 +35,7 @@ struct raw_config {
         char *drive_bytes_max;
         char *cache_bytes;
         char *buffer_bytes;
+        char *accept_losses;
     } store;
     struct {
         char *connections_max;

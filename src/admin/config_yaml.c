@@ -48,6 +48,7 @@ static const cyaml_schema_field_t store_fields[] = {
     NESTED("drive_bytes_max", store, drive_bytes_max),
     NESTED("cache_bytes", store, cache_bytes),
     NESTED("buffer_bytes", store, buffer_bytes),
+    NESTED("accept_losses", store, accept_losses),
     CYAML_FIELD_END,
 };
 static const cyaml_schema_field_t http_fields[] = {

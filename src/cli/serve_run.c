@@ -164,6 +164,7 @@ static MAY_WAIT enum exit_code store_start(struct serve *s)
         .segment_bytes = c->store.segment_bytes,
         .drive_bytes_max = c->store.drive_bytes_max,
         .cache_bytes = (size_t)c->store.cache_bytes,
+        .accepts_losses = c->store.accepts_losses,
     };
     enum err e = store_open(&o, &s->store);
     if (e != OK) {

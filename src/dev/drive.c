@@ -99,6 +99,9 @@ static enum err super_read(struct sys *sys, struct drive *d)
     } else if (e == ERR_END) {
         LOG_ERROR("drive_superblock_short", "drive=%s", d->path);
         e = ERR_CORRUPT;
+    } else if (e == ERR_IO) {
+        LOG_ERROR("drive_superblock_unreadable",
+                  "file=%s hint=\"the drive cannot read it: check the drive\"", path);
     }
     free(block);
     return e;
@@ -133,7 +136,10 @@ static enum err attach_blocking(struct drive_job *job)
     }
     e = sys->ops->dir_list(sys, d->path, look_at_name, job);
     if (e != OK) {
-        LOG_ERROR("drive_directory", "drive=%s error=%s", d->path, err_name(e));
+        LOG_ERROR("drive_directory",
+                  "drive=%s error=%s hint=\"it is not a directory, or cannot be read: name a "
+                  "directory of this user\"",
+                  d->path, err_name(e));
         return e;
     }
     if (!job->has_super && job->has_stranger) {

@@ -76,6 +76,7 @@ struct drive {
     u32 segments_present;
     u32 free_count;
     u32 broken_count;
+    u32 missing_count; // segments that were there once and whose files are gone
     u64 no_room_kicks;        // the store's: compaction found nothing for a write at that count
     u32 reserve_delete;       // free segments that only deletes and compaction may take
     u32 reserve_compact;      // of which only compaction may take these

@@ -147,9 +147,10 @@ static enum err segments_open_blocking(struct segments_job *job)
         if (job->present[id]) {
             TRY(segment_open_blocking(job, id));
         } else {
-            LOG_WARN("segment_missing",
-                     "drive=%s segment=%u hint=\"if this file was removed, its data is lost\"",
-                     d->path, id);
+            // They are made in order, each with its name made durable.
+            d->missing_count++;
+            LOG_ERROR("segment_missing", "drive=%s segment=%u hint=\"its file was removed\"",
+                      d->path, id);
         }
     }
     return OK;

@@ -68,6 +68,28 @@ MAY_WAIT static enum err header_write(struct drive *d, struct segment *seg, u32 
     return e;
 }
 
+// Both copies; one that the drive cannot read is as good as a damaged one. ERR_IO: neither.
+MAY_WAIT static enum err headers_load(const struct segment *seg, u8 *copies)
+{
+    enum err e = fileio_read(seg->fd, copies, SEGMENT_HEADER_BYTES, 0);
+    if (e != ERR_IO) {
+        return e;
+    }
+    u32 readable = 0;
+    for (u32 i = 0; i < 2; i++) {
+        u8 *copy = copies + i * SEGMENT_BLOCK_BYTES;
+        e = fileio_read(seg->fd, copy, SEGMENT_BLOCK_BYTES, i * SEGMENT_BLOCK_BYTES);
+        if (e == ERR_IO) {
+            memset(copy, 0, SEGMENT_BLOCK_BYTES);
+        } else if (e != OK) {
+            return e;
+        } else {
+            readable++;
+        }
+    }
+    return readable > 0 ? OK : ERR_IO;
+}
+
 MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
 {
     struct buf *b;
@@ -75,7 +97,7 @@ MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
     struct segment_header copy = {0};
     struct segment_header best = {0};
     u32 valid = 0;
-    enum err e = fileio_read(seg->fd, b->data, SEGMENT_HEADER_BYTES, 0);
+    enum err e = headers_load(seg, b->data);
     bool is_different = memcmp(b->data, b->data + SEGMENT_BLOCK_BYTES, SEGMENT_BLOCK_BYTES) != 0;
     for (u32 i = 0; i < 2 && e == OK; i++) {
         enum err copy_err =
@@ -102,8 +124,15 @@ MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
     }
     LOG_WARN("segment_header_repaired", "drive=%s segment=%u generation=%llu", d->path, seg->id,
              (unsigned long long)seg->generation);
-    TRY(header_write(d, seg, 1, true));
-    return header_write(d, seg, 0, true);
+    e = header_write(d, seg, 1, true);
+    if (e == OK) {
+        e = header_write(d, seg, 0, true);
+    }
+    if (e == ERR_IO) {
+        LOG_WARN("segment_header_not_repaired", "drive=%s segment=%u", d->path, seg->id);
+        return OK; // the copy that is whole tells all
+    }
+    return e;
 }
 
 MAY_WAIT enum err segment_header_advance(struct drive *d, struct segment *seg,

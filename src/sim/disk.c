@@ -231,10 +231,24 @@ enum err file_grow(struct sim_disk *d, struct sim_node *file, u64 size)
     return OK;
 }
 
+// A drive gives a page that is written whole another place.
+static void pages_repair(struct sim_node *n, u64 offset, u64 len)
+{
+    u32 kept = 0;
+    for (u32 i = 0; i < n->unreadable_count; i++) {
+        u64 page = n->unreadable[i];
+        if (page < offset || page + SIM_PAGE_BYTES > offset + len) {
+            n->unreadable[kept++] = page;
+        }
+    }
+    n->unreadable_count = kept;
+}
+
 void file_write_done(struct sim_disk *d, struct sim_node *file, u64 offset, const u8 *data,
                      u32 bytes)
 {
     ASSERT(offset + bytes <= file->size);
+    pages_repair(file, offset, bytes);
     image_write(&file->visible, offset, data, bytes);
     struct sim_write *w = malloc(sizeof(*w) + bytes); // filled whole: no need for zeros
     ASSERT(w != NULL);
@@ -391,7 +405,8 @@ static void image_flip(struct image *im, u64 offset, u8 mask)
     image_write(im, offset, &byte, 1);
 }
 
-bool sim_disk_flip_bit(struct sim_disk *d, u64 *random, char *place, size_t place_bytes)
+// A byte somewhere in what was ever written. NULL: nothing was.
+static struct sim_node *place_pick(struct sim_disk *d, u64 *random, u64 *offset)
 {
     ASSERT_MAGIC(d, SIM_DISK_MAGIC);
     u64 pieces = 0;
@@ -401,7 +416,7 @@ bool sim_disk_flip_bit(struct sim_disk *d, u64 *random, char *place, size_t plac
         }
     }
     if (pieces == 0) {
-        return false;
+        return NULL;
     }
     u64 pick = sim_below(random, pieces);
     for (struct sim_node *n = d->nodes; n != NULL; n = n->next_node) {
@@ -409,13 +424,45 @@ bool sim_disk_flip_bit(struct sim_disk *d, u64 *random, char *place, size_t plac
             if (n->durable.pieces[i] == NULL || pick-- > 0) {
                 continue;
             }
-            u64 offset = i * IMAGE_PIECE_BYTES + sim_below(random, IMAGE_PIECE_BYTES);
-            u8 mask = (u8)(1u << sim_below(random, 8));
-            image_flip(&n->durable, offset, mask);
-            image_flip(&n->visible, offset, mask);
-            snprintf(place, place_bytes, "%s %llu", n->path, (unsigned long long)offset);
-            return true;
+            *offset = i * IMAGE_PIECE_BYTES + sim_below(random, IMAGE_PIECE_BYTES);
+            return n;
         }
     }
-    return false;
+    return NULL;
+}
+
+bool sim_disk_flip_bit(struct sim_disk *d, u64 *random, char *place, size_t place_bytes)
+{
+    u64 offset;
+    struct sim_node *n = place_pick(d, random, &offset);
+    if (n == NULL) {
+        return false;
+    }
+    u8 mask = (u8)(1u << sim_below(random, 8));
+    image_flip(&n->durable, offset, mask);
+    image_flip(&n->visible, offset, mask);
+    snprintf(place, place_bytes, "%s %llu", n->path, (unsigned long long)offset);
+    return true;
+}
+
+bool sim_disk_fail_page(struct sim_disk *d, u64 *random, char *place, size_t place_bytes)
+{
+    u64 offset;
+    struct sim_node *n = place_pick(d, random, &offset);
+    if (n == NULL || n->unreadable_count == SIM_UNREADABLE_MAX) {
+        return false;
+    }
+    n->unreadable[n->unreadable_count++] = ALIGN_DOWN(offset, SIM_PAGE_BYTES);
+    snprintf(place, place_bytes, "%s %llu", n->path, (unsigned long long)offset);
+    return true;
+}
+
+bool file_is_readable(const struct sim_node *n, u64 offset, u64 len)
+{
+    for (u32 i = 0; i < n->unreadable_count; i++) {
+        if (offset < n->unreadable[i] + SIM_PAGE_BYTES && n->unreadable[i] < offset + len) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -151,6 +151,9 @@ static i32 do_read(struct sim *sim, struct sim_request *rq)
         return -EIO;
     }
     u64 offset = rq->op->offset;
+    if (!file_is_readable(rq->file, offset, rq->op->len)) {
+        return -EIO;
+    }
     u64 left = offset < rq->file->size ? rq->file->size - offset : 0;
     u32 len = transfer_len(sim, (u32)MIN((u64)rq->op->len, left));
     if (sim->options.sabotage == SIM_BREAK_WRONG_READ && sim_below(&sim->random, 40) == 0) {

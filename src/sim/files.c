@@ -232,6 +232,9 @@ static enum err file_read(struct sys *s, int fd, void *buf, size_t len, u64 offs
     if (offset + len > n->size) {
         return ERR_END;
     }
+    if (!file_is_readable(n, offset, len)) {
+        return ERR_IO;
+    }
     image_read(&n->visible, offset, buf, len);
     return OK;
 }

@@ -39,6 +39,8 @@ struct sim_node {
     u64 size;
     u64 size_durable;
     struct list writes; // struct sim_write
+    u64 unreadable[SIM_UNREADABLE_MAX]; // offsets of pages that fail to be read until written
+    u32 unreadable_count;
     bool is_locked;
     // a directory
     struct list entries; // struct sim_entry, as seen
@@ -145,6 +147,7 @@ void dir_flush(struct sim_node *dir);
 struct sim_node *node_create(struct sim_disk *d, struct sim_node *parent, const char *path,
                              bool is_dir);
 enum err file_grow(struct sim_disk *d, struct sim_node *file, u64 size) NODISCARD;
+bool file_is_readable(const struct sim_node *n, u64 offset, u64 len);
 void file_write_done(struct sim_disk *d, struct sim_node *file, u64 offset, const u8 *data,
                      u32 bytes);
 void file_flush_done(struct sim_node *file, u64 covered, u64 size);

@@ -26,6 +26,7 @@
 #define SIM_SECTOR_BYTES 512
 #define SIM_PAGE_BYTES   4096
 #define SIM_NAME_MAX     127
+#define SIM_UNREADABLE_MAX 8 // pages of one file
 
 struct sim_disk;
 
@@ -35,6 +36,9 @@ void sim_disk_destroy(struct sim_disk *d);
 // Flips one bit of what is durable in a file (also in what is visible), somewhere that was written.
 // False if nothing was ever written. `place` receives "path offset" for the trace.
 bool sim_disk_flip_bit(struct sim_disk *d, u64 *random, char *place, size_t place_bytes);
+// A page of a file fails to be read, from now on until it is written whole. Otherwise as above;
+// false also if the file has SIM_UNREADABLE_MAX of them.
+bool sim_disk_fail_page(struct sim_disk *d, u64 *random, char *place, size_t place_bytes);
 
 enum sim_break {
     SIM_BREAK_NONE = 0,

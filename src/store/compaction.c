@@ -94,7 +94,8 @@ MAY_WAIT static enum err segment_move(struct compaction *c, struct segment *seg,
 {
     bool is_stuck = false;
     TRY(footer_each_block(c->store, c->drive, seg, f, evacuate_block, &is_stuck));
-    if (is_stuck) {
+    TRY(live_gather(c));
+    if (is_stuck || c->live_bytes[seg->id] > 0) { // what a damaged frame hid still counts as live
         LOG_ERROR("segment_stuck",
                   "drive=%s segment=%u hint=\"it holds damaged objects and is kept as it is\"",
                   c->drive->path, seg->id);

@@ -34,6 +34,7 @@ void footer_reset(struct footer *f)
     f->entry_count = 0;
     f->used_bytes = SEGMENT_HEADER_BYTES;
     f->is_suspect = false;
+    f->lost = 0;
 }
 
 static struct footer_block_fmt *block_header(const struct footer *f, u32 i)

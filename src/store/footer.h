@@ -17,6 +17,7 @@ struct footer {
     u32 blocks_made;    // blocks[0..blocks_made) have memory; kept for reuse
     u32 used_bytes;     // where the segment's frames end
     u64 entry_count;
+    u32 lost; // by a scan: places where records of unknown keys were; not kept on the drive
     bool is_suspect;
 };
 

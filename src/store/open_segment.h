@@ -15,6 +15,7 @@ struct open_segment {
     u32 tail;        // next free byte
     u32 users;       // writes that have not completed
     u32 batch;       // number of the last commit
+    u32 proved;      // every commit up to this number has one behind it, or is a mark
     bool is_reserve; // taken for deletes or compaction: no room for writes
     enum space_class opened_for;
     bool is_closed;

@@ -28,7 +28,7 @@ static u64 frame_bytes_of(u64 key, u64 attrs, u64 payload, u64 refs)
 
 u32 record_frame_bytes(const struct store_change *change, enum record_type type)
 {
-    if (type == RECORD_DELETE) {
+    if (type != RECORD_PUT) {
         return (u32)frame_bytes_of(change->key.len, 0, 0, 0);
     }
     return (u32)frame_bytes_of(change->key.len, change->attrs.len, change->payload.len,
@@ -47,7 +47,7 @@ void record_encode(const struct record_input *in, u64 cookie, u32 batch, u8 *out
 {
     const struct store_change *c = in->change;
     bool is_put = in->type == RECORD_PUT;
-    ASSERT(is_put || in->type == RECORD_DELETE);
+    ASSERT(in->type != RECORD_MARK || c->key.len == 0);
     ASSERT((uintptr_t)out % RECORD_ALIGN == 0);
     ASSERT(in->group_index < in->group_count && batch != 0);
     struct record_fmt *h = (struct record_fmt *)(void *)out;
@@ -89,6 +89,13 @@ void record_encode(const struct record_input *in, u64 cookie, u32 batch, u8 *out
     memset(at, 0, (size_t)(end - at));
 }
 
+void record_encode_mark(u64 cookie, u32 batch, u8 *out)
+{
+    struct store_change nothing = {.is_delete = true};
+    struct record_input in = {.type = RECORD_MARK, .group_count = 1, .change = &nothing};
+    record_encode(&in, cookie, batch, out);
+}
+
 // Lengths within their limits, and the frame exactly as long as they ask for.
 static bool lengths_are_sane(const struct record_fmt *h)
 {
@@ -103,9 +110,9 @@ static bool lengths_are_sane(const struct record_fmt *h)
 static bool header_is_sane(const struct record_fmt *h, u64 cookie)
 {
     return h->magic == RECORD_MAGIC && h->cookie == cookie && h->version == RECORD_VERSION &&
-           (h->type == RECORD_PUT || h->type == RECORD_DELETE) && h->batch != 0 &&
+           h->type >= RECORD_PUT && h->type <= RECORD_MARK && h->batch != 0 &&
            h->group_index < h->group_count && h->group_count <= STORE_BATCH_MAX &&
-           lengths_are_sane(h);
+           lengths_are_sane(h) && (h->type != RECORD_MARK || h->frame_bytes == RECORD_HEADER_BYTES);
 }
 
 enum err record_parse(struct bytes b, u64 cookie, struct record_view *out, u32 *need_bytes)

@@ -18,7 +18,8 @@
 #define RECORD_ALIGN           8u
 #define RECORD_FRAME_BYTES_MAX ((u32)STORE_BATCH_BYTES_MAX)
 
-enum record_type { RECORD_PUT = 1, RECORD_DELETE = 2 };
+// A mark holds nothing: it stands alone in a commit and proves that those before it were flushed.
+enum record_type { RECORD_PUT = 1, RECORD_DELETE = 2, RECORD_MARK = 3 };
 
 struct record_fmt {
     u32 magic;
@@ -80,6 +81,8 @@ enum err record_change_check(const struct store_change *change) NODISCARD;
 u32 record_frame_bytes(const struct store_change *change, enum record_type type);
 // Writes the frame to `out` (8-byte aligned, record_frame_bytes() long).
 void record_encode(const struct record_input *in, u64 cookie, u32 batch, u8 *out);
+// Writes a mark, RECORD_HEADER_BYTES long.
+void record_encode_mark(u64 cookie, u32 batch, u8 *out);
 
 // Looks for a frame at the start of `b` (8-byte aligned) and verifies everything but the payload.
 // ERR_CORRUPT: there is none. ERR_END: a header stands there whose frame is longer than `b`

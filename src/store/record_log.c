@@ -30,6 +30,13 @@ static void deferred_kick(struct deferred *d)
     wait_queue_wake_one(&log->kick);
 }
 
+static void on_idle(struct timer *t)
+{
+    struct record_log *log = CONTAINER_OF(t, struct record_log, idle);
+    log->is_mark_due = true;
+    wait_queue_wake_one(&log->kick);
+}
+
 void record_log_init(struct record_log *log, struct shard_drive *sd)
 {
     *log = (struct record_log){.sd = sd};
@@ -37,6 +44,7 @@ void record_log_init(struct record_log *log, struct shard_drive *sd)
     list_init(&log->batches);
     wait_queue_init(&log->kick);
     log->deferred.fn = deferred_kick;
+    timer_init(&log->idle, on_idle);
 }
 
 static struct log_batch *batch_of(struct list *node)
@@ -99,23 +107,65 @@ MAY_WAIT static void batch_commit(struct record_log *log, struct log_batch *b)
     batch_complete(b, e == OK ? OK : ERR_IO);
 }
 
+static bool log_wants_mark(const struct record_log *log)
+{
+    const struct open_segment *os = log->current;
+    return os != NULL && os->proved < os->batch && list_is_empty(&log->batches) &&
+           !log->sd->is_failed &&
+           open_segment_has_room(os, ALIGN_UP((u64)os->tail, SEGMENT_BLOCK_BYTES) + 1, 0);
+}
+
+static struct log_batch *batch_begin(struct record_log *log);
+
+// Writes the mark, unless something else was appended meanwhile.
+MAY_WAIT static void mark_write(struct record_log *log)
+{
+    log->is_mark_due = false;
+    struct buf *buf;
+    if (!log_wants_mark(log) || buf_get_wait(SEGMENT_BLOCK_BYTES, &buf) != OK) {
+        return;
+    }
+    struct log_batch *b = log_wants_mark(log) ? batch_begin(log) : NULL;
+    if (b == NULL) {
+        buf_put(buf);
+        return;
+    }
+    struct open_segment *os = b->os;
+    b->bufs[b->buf_count++] = buf;
+    b->used[0] = RECORD_HEADER_BYTES;
+    record_encode_mark(os->seg->cookie, b->number, buf->data);
+    os->tail += RECORD_HEADER_BYTES;
+    os->proved = b->number;
+    batch_commit(log, b);
+}
+
 MAY_WAIT static void writer_fiber(void *arg)
 {
     struct record_log *log = arg;
     fiber_set_deadline(0);
     fiber_shield_enter();
     for (;;) {
+        log->is_busy = true;
         while (!list_is_empty(&log->batches)) {
-            log->is_busy = true;
             batch_commit(log, batch_of(log->batches.next));
+        }
+        if (log->is_mark_due || log->is_stopping) {
+            mark_write(log);
+            if (!list_is_empty(&log->batches)) {
+                continue;
+            }
         }
         log->is_busy = false;
         if (log->is_stopping) {
             break;
         }
+        if (log_wants_mark(log)) {
+            timer_arm(&log->idle, core_now_ns() + RECORD_LOG_MARK_NS);
+        }
         enum err e = wait_queue_wait(&log->kick);
         ASSERT(e == OK); // shielded
     }
+    timer_disarm(&log->idle);
     fiber_shield_leave();
 }
 

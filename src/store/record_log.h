@@ -3,6 +3,10 @@
 // flight gathers in the next batch; an idle log commits at the end of the loop turn, so that all
 // that became ready together goes together. A batch starts at a 4 KiB boundary and is written and
 // flushed as one; its groups then take effect, in order, before anybody is told.
+//
+// The last commit of a log cannot be told from one that a power loss tore. A log that has been idle
+// for RECORD_LOG_MARK_NS, and one that stops, therefore writes a mark behind it: from then on,
+// damage to any commit is known for what it is.
 #pragma once
 
 #include "core/fiber.h"
@@ -11,6 +15,8 @@
 
 #define RECORD_LOG_BUFS_MAX  16          // of one batch
 #define RECORD_LOG_BUF_BYTES (256 * KIB) // unless a group needs a larger one
+
+#define RECORD_LOG_MARK_NS   NS_PER_S
 
 struct shard_drive;
 
@@ -41,6 +47,8 @@ struct record_log {
     struct list batches; // struct log_batch: the oldest may be in flight, the newest is filling
     struct wait_queue kick;
     struct deferred deferred;
+    struct timer idle;
+    bool is_mark_due;
     bool is_busy; // the writer's fiber is not waiting for work
     bool is_stopping;
 };

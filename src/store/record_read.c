@@ -50,7 +50,8 @@ static enum err record_verify(struct shard_drive *sd, const struct index_locatio
     u32 need;
     u64 cookie = drive_segment(sd->drive, at->segment)->cookie;
     enum err e = record_parse(frame, cookie, v, &need);
-    if (e == OK && v->frame_bytes == at->bytes && record_payload_is_valid(v)) {
+    bool is_whole = e == OK && v->type != RECORD_MARK && v->frame_bytes == at->bytes;
+    if (is_whole && record_payload_is_valid(v)) {
         return OK;
     }
     metric_add(METRIC_STORE_CORRUPT, 1);

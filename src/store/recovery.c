@@ -38,6 +38,7 @@ struct recovery {
     u64 extents;
     u64 scanned;
     u64 strangers;
+    u64 lost; // segments of which records of unknown keys are lost
 };
 
 // ---- blocks to their owners
@@ -250,15 +251,21 @@ static enum err block_merge(struct shard *sh, struct block_call *call)
 
 // ---- segments
 
+// What was read of a footer is not all of it, and the frames tell it as well.
+static bool footer_is_damaged(enum err e)
+{
+    return e == ERR_CORRUPT || e == ERR_IO;
+}
+
 MAY_WAIT enum err recovery_footer_load(struct drive *d, const struct segment *seg, struct footer *f,
                                        bool *is_scanned)
 {
     enum err e = footer_read(f, d, seg);
-    *is_scanned = e == ERR_NOT_FOUND || e == ERR_CORRUPT;
+    bool is_damaged = footer_is_damaged(e);
+    *is_scanned = e == ERR_NOT_FOUND || is_damaged;
     if (!*is_scanned) {
         return e;
     }
-    bool is_damaged = e == ERR_CORRUPT;
     e = segment_scan(d, seg, f);
     f->is_suspect = f->is_suspect || is_damaged;
     return e;
@@ -291,21 +298,42 @@ MAY_WAIT static enum err segment_sealed_merge(struct store *s, struct drive *d, 
     return e == ERR_END ? OK : e;
 }
 
-// Scans a segment that has no footer, or a damaged one, merges what it finds and seals it.
-MAY_WAIT static enum err segment_unsealed_merge(struct store *s, struct drive *d,
-                                                struct segment *seg, bool is_damaged)
+// A segment without a footer serves as well; it is scanned again at the next start.
+MAY_WAIT static enum err footer_write_or_not(struct footer *f, struct drive *d,
+                                             const struct segment *seg)
+{
+    enum err e = footer_write(f, d, seg);
+    if (e == ERR_IO) {
+        LOG_WARN("segment_not_sealed", "drive=%s segment=%u error=%s", d->path, seg->id,
+                 err_name(e));
+        return OK;
+    }
+    return e;
+}
+
+// Scans a segment that has no footer, or a damaged one, merges what it finds and seals it. One that
+// lost records is sealed only when that is accepted: until then each start must find it.
+MAY_WAIT static enum err segment_unsealed_merge(struct recovery *r, struct store *s,
+                                                struct drive *d, struct segment *seg,
+                                                bool is_damaged)
 {
     struct footer f;
     footer_init(&f);
     enum err e = segment_scan(d, seg, &f);
     f.is_suspect = f.is_suspect || is_damaged;
-    if (e == OK && f.entry_count == 0) {
+    if (e == OK && f.lost > 0) {
+        r->lost++;
+        LOG_ERROR("records_lost", "drive=%s segment=%u places=%u", d->path, seg->id, f.lost);
+    }
+    if (e == OK && f.lost > 0 && !s->accepts_losses) {
+        segment_verdict(seg, SEGMENT_BROKEN);
+    } else if (e == OK && f.entry_count == 0 && f.lost == 0) {
         e = segment_header_advance(d, seg, SEGMENT_FREE);
         segment_verdict(seg, SEGMENT_IDLE);
     } else if (e == OK) {
         e = footer_each_block(s, d, seg, &f, block_merge, NULL);
         if (e == OK) {
-            e = footer_write(&f, d, seg);
+            e = footer_write_or_not(&f, d, seg);
         }
         seg->used_bytes = f.used_bytes;
         seg->is_suspect = f.is_suspect;
@@ -319,12 +347,13 @@ MAY_WAIT static enum err segment_used_recover(struct recovery *r, struct store *
                                               struct segment *seg)
 {
     enum err e = segment_sealed_merge(s, d, seg);
-    if (e != ERR_NOT_FOUND && e != ERR_CORRUPT) {
+    bool is_damaged = footer_is_damaged(e);
+    if (e != ERR_NOT_FOUND && !is_damaged) {
         segment_verdict(seg, SEGMENT_SEALED);
         return e;
     }
     r->scanned++;
-    return segment_unsealed_merge(s, d, seg, e == ERR_CORRUPT);
+    return segment_unsealed_merge(r, s, d, seg, is_damaged);
 }
 
 MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, struct drive *d,
@@ -339,10 +368,9 @@ MAY_WAIT static enum err segment_recover(struct recovery *r, struct store *s, st
         e = segment_used_recover(r, s, d, seg);
     }
     if (e == ERR_CORRUPT || e == ERR_IO) {
-        // One lost segment must not keep the rest from being served; but it may hold what a
-        // tombstone hides, so tombstones stay (see shard_finish).
-        LOG_ERROR("segment_lost", "drive=%s segment=%u error=%s hint=\"its objects are lost\"",
-                  d->path, seg->id, err_name(e));
+        // It may hold what a tombstone hides, so tombstones stay (see shard_finish).
+        LOG_ERROR("segment_lost", "drive=%s segment=%u error=%s", d->path, seg->id, err_name(e));
+        r->lost++;
         segment_verdict(seg, SEGMENT_BROKEN);
         return OK;
     }
@@ -527,11 +555,38 @@ static void verdicts_enter(struct store *s)
     }
 }
 
+// When records are lost whose keys nobody knows, any key may be absent, or older than it was: that
+// is not served unless the operator says so.
+static enum err losses_judge(const struct store *s)
+{
+    u64 segments = 0;
+    for (u32 i = 0; i < s->drive_count; i++) {
+        segments += s->drives[i]->missing_count;
+    }
+    for (u32 core = 0; core < s->cores; core++) {
+        segments += s->shards[core]->recovery->lost;
+    }
+    if (segments == 0) {
+        return OK;
+    }
+    if (s->accepts_losses) {
+        LOG_ERROR("losses_accepted", "segments=%llu", (unsigned long long)segments);
+        return OK;
+    }
+    LOG_ERROR("losses_found",
+              "segments=%llu hint=\"objects are missing or older than they were, see the lines "
+              "above; repair the drive, or start once with 'store.accept_losses: true' in the "
+              "configuration to serve what is left\"",
+              (unsigned long long)segments);
+    return ERR_CORRUPT;
+}
+
 MAY_WAIT static enum err recovery_phases(struct store *s)
 {
     u64 begun_ns = core_now_ns();
     TRY(core_call_all(shard_recover, s));
     TRY(results_gather(s));
+    TRY(losses_judge(s));
     verdicts_enter(s);
     TRY(core_call_all(shard_finish, s));
     TRY(results_gather(s));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scanning a segment frame by frame. Where no valid frame stands, the scan goes on at the next 4
-// KiB boundary, so that a damaged record loses only itself. Frames of the newest commit seen so far
-// wait in `pending`, because whether they count depends on whether a later commit turns up.
+// KiB boundary, so that a damaged record loses only itself; where the drive cannot read a block,
+// only that block is missing. Frames of the newest commit seen so far wait in `pending`, because
+// whether they count depends on whether a later commit turns up.
 #include "store/segment_scan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "core/fileio.h"
@@ -38,6 +40,31 @@ struct scan {
     bool is_gap_dirty; // something that is no frame and not zero was skipped since the last frame
 };
 
+// Reads block by block what could not be read at once. A block that the drive cannot read becomes
+// bytes that are no frame.
+MAY_WAIT static enum err window_read_blocks(struct scan *s, u32 start, u32 len)
+{
+    u32 unreadable = 0;
+    for (u32 at = 0; at < len; at += SEGMENT_BLOCK_BYTES) {
+        u8 *block = s->window->data + at;
+        enum err e = fileio_read(s->seg->fd, block, SEGMENT_BLOCK_BYTES, start + at);
+        if (e == ERR_IO) {
+            memset(block, 0xff, SEGMENT_BLOCK_BYTES);
+            unreadable++;
+        } else if (e != OK) {
+            return e;
+        }
+    }
+    if (unreadable > 0) {
+        LOG_ERROR("segment_unreadable", "drive=%s segment=%u offset=%u bytes=%u blocks=%u",
+                  s->drive->path, s->seg->id, start, len, unreadable);
+        s->out->is_suspect = true;
+        // Which keys stood there nobody knows. An extent that is missing is known by its record.
+        s->out->lost += s->seg->kind == SEGMENT_LOG ? unreadable : 0;
+    }
+    return OK;
+}
+
 // Makes [at, at + bytes) available, as far as the segment goes.
 MAY_WAIT static enum err window_move(struct scan *s, u32 at, u32 bytes, u32 window_bytes)
 {
@@ -51,7 +78,11 @@ MAY_WAIT static enum err window_move(struct scan *s, u32 at, u32 bytes, u32 wind
         MIN(MAX(window_bytes, ALIGN_UP(at + bytes - start, SEGMENT_BLOCK_BYTES)), end - start);
     ASSERT(len <= s->window->capacity_bytes);
     s->window_bytes = 0;
-    TRY(fileio_read(s->seg->fd, s->window->data, len, start));
+    enum err e = fileio_read(s->seg->fd, s->window->data, len, start);
+    if (e == ERR_IO) {
+        e = window_read_blocks(s, start, len);
+    }
+    TRY(e);
     s->window_at = start;
     s->window_bytes = len;
     return OK;
@@ -154,6 +185,7 @@ static enum err frame_found(struct scan *s, u32 at, const struct record_view *v)
 {
     if (v->batch < s->batch) {
         scan_damage(s, at); // commits stand in order: this cannot be
+        s->out->lost++;
         return OK;
     }
     if (v->batch > s->batch) {
@@ -164,12 +196,13 @@ static enum err frame_found(struct scan *s, u32 at, const struct record_view *v)
         }
         if (s->is_gap_dirty) {
             scan_damage(s, at);
+            s->out->lost++;
             s->is_gap_dirty = false;
         }
         TRY(held_release(s, true));
         s->batch = v->batch;
     }
-    return frame_hold(s, at, v);
+    return v->type == RECORD_MARK ? OK : frame_hold(s, at, v);
 }
 
 static bool is_zero(struct bytes b)

@@ -82,6 +82,7 @@ struct store {
     struct drive **drives; // by the index in their superblocks
     struct shard *shards[CORES_MAX];
     size_t cache_bytes;
+    bool accepts_losses;
     u32 compact_percent;
     enum err results[CORES_MAX]; // what each core answered last
     struct group background;     // core 0: spares, compaction

@@ -325,6 +325,7 @@ MAY_WAIT enum err store_open(const struct store_options *options, struct store *
     s->cache_bytes = options->cache_bytes;
     s->compact_percent =
         options->compact_percent == 0 ? COMPACT_PERCENT_DEFAULT : options->compact_percent;
+    s->accepts_losses = options->accepts_losses;
     group_init(&s->background);
     event_init(&s->compact_wanted);
     s->kicks = 1; // 0 is what no drive has seen

@@ -42,11 +42,13 @@ struct store_options {
     u64 drive_bytes_max; // a limit for each drive; 0: what the filesystem has
     size_t cache_bytes;  // object cache of the whole process; 0: none
     u32 compact_percent; // compact segments of which more than this is garbage; 0: 50
+    bool accepts_losses; // open although records of unknown keys are lost: any may be absent or old
 };
 
 // Opens or formats the drives and recovers, on all cores in parallel. Runs on core 0. Refuses, with
 // a log line that says what to do: a drive of another store, a missing or additional drive, a drive
-// in use by another process, a newer format, a directory that is neither empty nor a drive.
+// in use by another process, a newer format, a directory that is neither empty nor a drive; and,
+// with ERR_CORRUPT, drives that lost records whose keys are not known (see accepts_losses).
 MAY_WAIT enum err store_open(const struct store_options *options, struct store **out);
 // No pg_* call may be running. Seals nothing: a close is as good as a crash, and a crash as a
 // close.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cannot start, and how it says so: exit codes 2 to 7."""
 
+import glob
 import os
 import resource
 import socket
@@ -121,7 +122,7 @@ def test_foreign_directory():
         fails(5, "drive_not_empty", "precious", "hint=", args=serve("--drive", at("d")))
         assert os.listdir(at("d")) == ["precious"], "something was made in it"
         at.write("file", "")
-        fails(5, at("file"), args=serve("--drive", at("file")))
+        fails(5, at("file"), "not a directory", "hint=", args=serve("--drive", at("file")))
         fails(5, at("no/such/d"), "hint=", args=serve("--drive", at("no/such/d")))
 
 
@@ -155,6 +156,67 @@ def test_drive_in_use():
         fails(5, "another process uses this drive",
               args=serve("--drive", os.path.join(server.directory, "drive0")))
         assert server.client().get("/").status == 200
+
+
+def flip_after(directory, needle, distance=0):
+    """Flips one bit of the drive's segments wherever these bytes stand (compaction copies them)."""
+    found = 0
+    for path in glob.glob(os.path.join(directory, "drive0", "segments", "*.seg")):
+        with open(path, "r+b") as f:
+            data = f.read()
+            at = data.find(needle)
+            while at >= 0:
+                f.seek(at + distance)
+                f.write(bytes([data[at + distance] ^ 4]))
+                found += 1
+                at = data.find(needle, at + 1)
+    assert found > 0, "%r is not in the segments" % needle
+
+
+def three_objects(at):
+    with Server(directory=at.path) as server:
+        s3 = server.client()
+        assert s3.put("/bits").status == 200
+        for name in ("one", "two", "three"):
+            body = b"the payload of %s" % name.encode()
+            assert s3.put("/bits/key-of-" + name, body=body).status == 200
+
+
+def test_a_flipped_bit_is_told():
+    with Place() as at:
+        three_objects(at)
+        flip_after(at.path, b"the payload of two", 5)
+        with Server(directory=at.path) as server:  # the log had no footer yet
+            s3 = server.client()
+            for name, status in (("one", 200), ("two", 500), ("three", 200)):
+                assert s3.get("/bits/key-of-" + name).status == status, name
+            assert server.metrics()["leat_store_corrupt"] > 0
+        flip_after(at.path, b"the payload of three", 3)
+        with Server(directory=at.path) as server:  # now it has
+            s3 = server.client()
+            for name, status in (("one", 200), ("two", 500), ("three", 500)):
+                assert s3.get("/bits/key-of-" + name).status == status, name
+            assert s3.put("/bits/key-of-two", body=b"again").status == 200
+            assert s3.get("/bits/key-of-two").body == b"again"
+            assert s3.delete("/bits/key-of-three").status == 204
+            assert s3.get("/bits/key-of-three").status == 404
+
+
+def test_unknown_losses_are_not_served():
+    with Place() as at:
+        three_objects(at)
+        flip_after(at.path, b"key-of-three", 7)  # the last record of its log
+        for _ in range(2):
+            fails(5, "losses_found", "records_lost", "store.accept_losses: true",
+                  args=serve("--drive", at("drive0")))
+        with Server(directory=at.path, config="store:\n  accept_losses: true\n") as server:
+            s3 = server.client()
+            assert s3.get("/bits/key-of-one").status == 200
+            assert s3.get("/bits/key-of-three").status == 404
+        with Server(directory=at.path) as server:  # accepted once is accepted
+            assert server.client().get("/bits/key-of-one").status == 200
+        os.unlink(sorted(glob.glob(at("drive0", "segments", "*.seg")))[0])
+        fails(5, "losses_found", "segment_missing", args=serve("--drive", at("drive0")))
 
 
 def test_no_permission():

@@ -21,6 +21,7 @@ enum trouble {
     TROUBLE_NONE,
     TROUBLE_IO_ERRORS,
     TROUBLE_FLIPPED_BITS, // before it starts
+    TROUBLE_FAILED_PAGES, // before it starts
     TROUBLE_MISDIRECTED,
 };
 
@@ -97,7 +98,7 @@ static void draw_life(struct world *w, enum trouble trouble, bool is_last)
         w->errors.read_ppm = draw_percent(random, 50) ? 3000 : 0;
         w->errors.write_ppm = draw_percent(random, 50) ? 1500 : 0;
         w->errors.flush_ppm = draw_percent(random, 50) ? 3000 : 0;
-        // A segment that cannot be read while recovering is lost for this life, as the log says.
+        // What cannot be read while recovering is lost, if that is accepted.
         w->errors.is_at_open = draw_percent(random, 20);
         bool is_lossy = w->errors.is_at_open && w->errors.read_ppm > 0;
         w->model.is_lenient |= is_lossy;
@@ -188,6 +189,13 @@ static void life_fiber(void *arg)
         errors_start(w);
     }
     enum err e = store_open(&o, &w->store);
+    if (e == ERR_CORRUPT && w->is_damaged && !world_is_crashed(w)) {
+        CHECK(trace_warnings() > warnings, "refused to open, and the log says nothing");
+        trace("store_open: refused, and told to accept losses");
+        w->model.is_lenient = true;
+        o.accepts_losses = true;
+        e = store_open(&o, &w->store);
+    }
     if (e != OK) {
         bool is_explained = w->is_damaged && trace_warnings() > warnings;
         CHECK(world_is_crashed(w) || is_explained || w->errors.are_on, "store_open: %s",
@@ -244,6 +252,7 @@ static void life_run(struct world *w)
           (unsigned long long)s.flushes, (unsigned long long)s.writes, (unsigned long long)s.reads,
           s.is_crashed ? "crashed" : "closed");
     w->flushes_last = s.flushes;
+    w->is_crashed_last = s.is_crashed;
     if (w->model.versions_made == w->model.key_count) {
         // Nobody wrote yet. A crash while formatting may lead to another format, which hashes
         // otherwise.
@@ -256,16 +265,19 @@ static void life_run(struct world *w)
 }
 
 // Damage of the medium between two lives.
-static void flip_bits(struct world *w)
+static void damage(struct world *w, enum trouble kind)
 {
+    bool is_flip = kind == TROUBLE_FLIPPED_BITS;
     u32 count = 1 + (u32)draw(&w->random, draw_percent(&w->random, 50) ? 3 : 60);
     for (u32 i = 0; i < count; i++) {
         char place[600];
-        if (sim_disk_flip_bit(w->disk, &w->random, place, sizeof(place))) {
+        if ((is_flip ? sim_disk_flip_bit : sim_disk_fail_page)(w->disk, &w->random, place,
+                                                               sizeof(place))) {
             w->warnings_at_damage = trace_warnings();
-            trace("a bit flipped in %s", place);
+            trace("%s in %s", is_flip ? "a bit flipped" : "a page failed", place);
             w->is_damaged = true;
-            w->model.is_lenient = true;
+            // After a crash the last commits may have been torn, for all that recovery knows.
+            w->model.is_lenient |= w->is_crashed_last;
             w->model.needs_warning = true;
         }
     }
@@ -279,7 +291,8 @@ static enum trouble draw_trouble(struct world *w)
     }
     return kind < 70   ? TROUBLE_NONE
            : kind < 80 ? TROUBLE_IO_ERRORS
-           : kind < 92 ? TROUBLE_FLIPPED_BITS
+           : kind < 88 ? TROUBLE_FLIPPED_BITS
+           : kind < 95 ? TROUBLE_FAILED_PAGES
                        : TROUBLE_MISDIRECTED;
 }
 
@@ -310,8 +323,8 @@ void scenario_run(u64 seed, const struct run_options *options)
     u32 when = 1 + (u32)draw(&w->random, lives - 1); // the life that has the trouble
     for (w->life = 0; w->life < lives; w->life++) {
         enum trouble now = w->life == when ? trouble : TROUBLE_NONE;
-        if (now == TROUBLE_FLIPPED_BITS) {
-            flip_bits(w);
+        if (now == TROUBLE_FLIPPED_BITS || now == TROUBLE_FAILED_PAGES) {
+            damage(w, now);
         }
         draw_life(w, now, w->life + 1 == lives);
         if (now == TROUBLE_MISDIRECTED) {

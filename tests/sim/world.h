@@ -62,6 +62,7 @@ struct world {
     bool is_compacting;          // all the time
     bool is_crash_among_clients; // the crash point counts from when the clients start
     u64 warnings_at_damage;
+    bool is_crashed_last; // how the life before this one ended
     bool is_damaged;                           // media was damaged: reads may say so
     bool is_verified;                          // the keys were compared after the start
     u16 mine[WORLD_CORES_MAX][MODEL_KEYS_MAX]; // keys by the core that owns their PG

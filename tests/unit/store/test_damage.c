@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bits that rot. Every byte of every frame is flipped, one at a time, under an open store, and
 // bytes of everything else (headers, footers, unsealed tails, the superblock) before a start: what
-// is read is right or refused, never wrong.
+// is read is right or refused, never wrong. A store that opens has every key: when records are lost
+// whose keys nobody knows, it opens only if that is accepted.
 #include "store_test.h"
 
 #include <dirent.h>
@@ -48,8 +49,9 @@ MAY_WAIT static void fill(struct store *s)
     CHECK(pg_commit(s, 0, &c, 1) == OK);
 }
 
-// Reads everything; returns how much of it was refused. Anything that is served is right.
-MAY_WAIT static u32 check_served(struct store *s)
+// Reads everything; returns how much of it was refused. Anything that is served is right. Keys may
+// be gone only if `may_miss`.
+MAY_WAIT static u32 check_served(struct store *s, bool may_miss)
 {
     u8 *want = malloc(STORE_INLINE_BYTES_MAX);
     u8 *got = malloc(STORE_INLINE_BYTES_MAX);
@@ -60,7 +62,7 @@ MAY_WAIT static u32 check_served(struct store *s)
         snprintf(key, sizeof(key), "k%u", i);
         enum err e = kv_get(s, key, got, &len);
         if (e != OK) {
-            CHECK(e == ERR_CORRUPT || e == ERR_NOT_FOUND);
+            CHECK(e == ERR_CORRUPT || e == ERR_IO || (e == ERR_NOT_FOUND && may_miss));
             refused++;
             continue;
         }
@@ -81,7 +83,7 @@ MAY_WAIT static u32 check_served(struct store *s)
         }
         pg_record_release(&r);
     }
-    CHECK(e == OK || e == ERR_CORRUPT || e == ERR_NOT_FOUND);
+    CHECK(e == OK || e == ERR_CORRUPT || (e == ERR_NOT_FOUND && may_miss));
     free(want);
     free(got);
     return refused + (e != OK);
@@ -115,13 +117,13 @@ MAY_WAIT static void flip_under_open_store(struct scratch *scratch, struct store
         CHECK(fd >= 0);
         for (u32 at = SEGMENT_HEADER_BYTES; at < seg->used_bytes; at++) {
             flip(fd, at, (u8)(1u << (at % 8)));
-            refused += check_served(s) > 0;
+            refused += check_served(s, false) > 0;
             flip(fd, at, (u8)(1u << (at % 8)));
         }
         close(fd);
     }
     CHECK(refused > 10000); // nearly every byte matters
-    CHECK(check_served(s) == 0);
+    CHECK(check_served(s, false) == 0);
 }
 
 MAY_WAIT static void fill_run(void *arg)
@@ -130,7 +132,7 @@ MAY_WAIT static void fill_run(void *arg)
     struct store *s;
     CHECK(store_open(&o, &s) == OK);
     fill(s);
-    CHECK(check_served(s) == 0);
+    CHECK(check_served(s, false) == 0);
     store_close(s);
 }
 
@@ -159,6 +161,7 @@ struct start_args {
     struct scratch *scratch;
     u32 refused;
     enum err opened;
+    bool accepts_losses;
 };
 
 MAY_WAIT static void start_run(void *arg)
@@ -166,10 +169,11 @@ MAY_WAIT static void start_run(void *arg)
     struct start_args *a = arg;
     struct store_options o = damage_options(a->scratch);
     struct store *s;
+    o.accepts_losses = a->accepts_losses;
     a->refused = 0;
     a->opened = store_open(&o, &s);
     if (a->opened == OK) {
-        a->refused = check_served(s);
+        a->refused = check_served(s, a->accepts_losses);
         store_close(s);
     }
 }
@@ -236,6 +240,7 @@ static void damage_before_start(bool is_sealed, u32 stride)
     CHECK(count > 20);
     a.scratch = &bad;
     u32 lost = 0;
+    u32 unaccepted = 0;
     u32 unopened = 0;
     log_set_level(LOG_LEVEL_ERROR);
     for (u32 i = 0; i < count; i++) {
@@ -247,12 +252,22 @@ static void damage_before_start(bool is_sealed, u32 stride)
         flip(fd, victims[i].offset, (u8)(1u << (i % 8)));
         close(fd);
         run_cores(1, start_run, &a); // CHECKs that nothing wrong is served
+        if (a.opened != OK) {
+            CHECK(a.opened == ERR_CORRUPT);
+            unaccepted++;
+            run_cores(1, start_run, &a); // looking at the damage did not hide it
+            CHECK(a.opened == ERR_CORRUPT);
+            a.accepts_losses = true;
+            run_cores(1, start_run, &a);
+            a.accepts_losses = false;
+        }
         unopened += a.opened != OK;
         lost += a.refused > 0;
     }
     // The superblock's damage is refused; what a footer or a header says twice costs nothing.
     CHECK(unopened > 0 && unopened < count / 2);
     CHECK(lost < count / 2);
+    CHECK(is_sealed ? unaccepted == unopened : unaccepted > unopened);
     free(victims);
     scratch_remove(&good);
     scratch_remove(&bad);
@@ -267,7 +282,39 @@ static void test_sealed(void **state)
 static void test_unsealed(void **state)
 {
     (void)state;
-    damage_before_start(false, 997);
+    damage_before_start(false, 97);
+}
+
+// A segment whose file or both of whose headers are gone takes unknown keys with it.
+static void test_segment_gone(void **state)
+{
+    (void)state;
+    struct scratch s;
+    scratch_make_fast(&s);
+    run_cores(1, fill_run, &s);
+    for (u32 round = 0; round < 2; round++) {
+        char path[TEST_PATH * 2];
+        snprintf(path, sizeof(path), "%s/segments/%08u.seg", s.drives[0], 0u);
+        if (round == 0) {
+            int fd = open(path, O_RDWR);
+            CHECK(fd >= 0);
+            flip(fd, 100, 1);
+            flip(fd, SEGMENT_BLOCK_BYTES + 100, 1);
+            close(fd);
+        } else {
+            CHECK(unlink(path) == 0);
+        }
+        struct start_args a = {.scratch = &s};
+        run_cores(1, start_run, &a);
+        CHECK(a.opened == ERR_CORRUPT);
+        a.accepts_losses = true;
+        run_cores(1, start_run, &a);
+        CHECK(a.opened == OK);
+    }
+    struct start_args a = {.scratch = &s, .accepts_losses = false};
+    run_cores(1, start_run, &a);
+    CHECK(a.opened == OK || a.opened == ERR_CORRUPT);
+    scratch_remove(&s);
 }
 
 int main(void)
@@ -276,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_sealed),
         cmocka_unit_test(test_unsealed),
+        cmocka_unit_test(test_segment_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
