@@ -37,8 +37,10 @@ packages_install() {
     [ "$(id -u)" = 0 ] || die "run as root, or install: $missing"
     say "installing: $missing"
     log=$(mktemp)
-    # shellcheck disable=SC2086 # a list of words
-    if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y \
+    # On a new machine unattended upgrades may hold dpkg's lock for a while.
+    wait="-o DPkg::Lock::Timeout=300"
+    # shellcheck disable=SC2086 # lists of words
+    if ! { apt-get $wait update && DEBIAN_FRONTEND=noninteractive apt-get $wait install -y \
         --no-install-recommends $missing; } >"$log" 2>&1 </dev/null; then
         tail -n 30 "$log" >&2
         rm -f "$log"
