@@ -196,11 +196,13 @@ struct object_reader {
 // only info and attrs.
 MAY_WAIT enum err object_open(struct meta *m, struct bytes bucket, struct bytes key, bool is_head,
                               struct arena *arena, struct object_reader *out) NODISCARD;
-// The next verified bytes at `offset`, at most `len`: a view until the next object_read or close.
+// The next verified bytes at `offset`, at most `len`: a view until the next object_read, release or
+// close. A view takes memory that readers share: do not wait for a writer's while holding one.
 // Pass all that is wanted as `len` and go on behind what came: what is left of `len` is read ahead
 // meanwhile, and nothing else. *out has at least 1 byte unless offset == size or len == 0.
 MAY_WAIT enum err object_read(struct object_reader *r, u64 offset, u64 len,
                               struct bytes *out) NODISCARD;
+void object_read_release(struct object_reader *r);
 // Part `number` (1-based position for a completed upload: its part number) of the object.
 struct object_part {
     u32 number;

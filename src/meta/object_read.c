@@ -294,6 +294,14 @@ MAY_WAIT enum err object_read(struct object_reader *r, u64 offset, u64 len, stru
     return read_extents(s, offset, len, out);
 }
 
+void object_read_release(struct object_reader *r)
+{
+    ASSERT_MAGIC(r, READER_MAGIC);
+    if (r->state != NULL) {
+        view_drop(r->state);
+    }
+}
+
 // ---- parts
 
 enum err object_part_at(struct object_reader *r, u32 index, struct object_part *out)

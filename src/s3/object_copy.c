@@ -9,8 +9,6 @@
 #include "s3/checksum.h"
 #include "s3/headers.h"
 
-#define COPY_BYTES_AT_ONCE (256 * KIB)
-
 enum err s3_copy_source_parse(struct s3_request *rq, struct s3_copy_source *out)
 {
     struct bytes raw = s3_header_get(rq, "x-amz-copy-source");
@@ -50,23 +48,27 @@ enum err s3_copy_source_parse(struct s3_request *rq, struct s3_copy_source *out)
     return out->key.len > META_KEY_BYTES_MAX ? ERR_S3_KEY_TOO_LONG : OK;
 }
 
+// What was read is given back before the next wait for memory to write: copies that held the one
+// while they waited for the other could wait for each other for ever.
 enum err s3_copy_bytes(struct object_reader *r, u64 offset, u64 length, struct object_writer *w)
 {
     u64 at = offset;
     u64 end = offset + length;
     while (at < end) {
-        struct bytes piece;
-        TRY(object_read(r, at, MIN(end - at, (u64)COPY_BYTES_AT_ONCE), &piece));
-        at += piece.len;
-        while (piece.len > 0) {
-            u8 *p;
-            size_t room;
-            TRY(object_write_buffer(w, &p, &room));
-            size_t n = MIN(room, piece.len);
-            memcpy(p, piece.data, n);
-            TRY(object_write_advance(w, n));
-            piece = bytes_skip(piece, n);
+        u8 *p;
+        size_t room;
+        TRY(object_write_buffer(w, &p, &room));
+        size_t filled = 0;
+        size_t wanted = MIN((u64)room, end - at);
+        while (filled < wanted) {
+            struct bytes piece;
+            TRY(object_read(r, at + filled, wanted - filled, &piece));
+            memcpy(p + filled, piece.data, piece.len);
+            filled += piece.len;
         }
+        object_read_release(r);
+        TRY(object_write_advance(w, filled));
+        at += filled;
     }
     return OK;
 }

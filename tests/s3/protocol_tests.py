@@ -389,6 +389,22 @@ def test_copy():
     assert c.get(p).body == data
 
 
+def test_many_copies_with_little_memory():
+    """Copies hold what they read and want memory to write: they must not wait for each other."""
+    with leat.Server(cores=1, config="store:\n  buffer_bytes: 32MiB\n") as s:
+        data = leat.random_bytes(3, 3 << 20)
+        c = s.client()
+        assert c.put("/copies").status == 200
+        expect(c.put("/copies/source", data), 200)
+
+        def copy(i):
+            mine = s.client(timeout=60)
+            expect(mine.put("/copies/%d" % i, x_amz_copy_source="/copies/source"), 200)
+            assert mine.get("/copies/%d" % i).body == data
+
+        leat.run_parallel(100, copy)
+
+
 def complete_xml(parts):
     return ("<CompleteMultipartUpload>" + "".join(
         "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>" % p for p in parts) +
