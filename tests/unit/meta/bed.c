@@ -39,7 +39,7 @@ void bed_reopen(struct bed *bed)
     bed_open(bed);
 }
 
-static void bed_main(void *arg)
+static void bed_fiber(void *arg)
 {
     struct bed *bed = arg;
     bed_open(bed);
@@ -59,14 +59,36 @@ static u64 no_clock(void)
     return 0;
 }
 
-void bed_run(u32 cores, void (*body)(struct bed *bed))
+void bed_run(u32 cores, bed_body body)
 {
     struct bed bed = {.cores = cores, .body = body, .seed = 1};
     log_init(print_line, no_clock, LOG_LEVEL_WARN, false);
     snprintf(bed.dir, sizeof(bed.dir), "/var/tmp/leat-meta-XXXXXX");
     CHECK(mkdtemp(bed.dir) != NULL);
-    run_cores(cores, bed_main, &bed);
+    run_cores(cores, bed_fiber, &bed);
     nftw(bed.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void run_both(void **state)
+{
+    bed_body body = ((const struct bed_test *)*state)->body;
+    bed_run(1, body);
+    bed_run(2, body);
+}
+
+int bed_main(int argc, char **argv, const struct bed_test *tests, size_t count)
+{
+    struct CMUnitTest *both = calloc(count, sizeof(*both));
+    CHECK(both != NULL);
+    for (size_t i = 0; i < count; i++) {
+        both[i] = (struct CMUnitTest){.name = tests[i].name,
+                                      .test_func = run_both,
+                                      .initial_state = (void *)(uintptr_t)&tests[i]};
+    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    int failed = _cmocka_run_group_tests("meta", both, count, NULL, NULL);
+    free(both);
+    return failed;
 }
 
 void bed_on(u32 core, fiber_fn fn, void *arg)

@@ -32,17 +32,28 @@
 #define TEST_PART_MIN ((u64)1000)
 #define B(text)       BYTES_LITERAL(text)
 
+struct bed;
+typedef void (*bed_body)(struct bed *bed);
 struct bed {
     char dir[64];
     u32 cores;
     struct store *store;
     struct meta *meta;
-    void (*body)(struct bed *bed);
+    bed_body body;
     u64 seed;
 };
 
-// The same body on one core and on two.
-void bed_run(u32 cores, void (*body)(struct bed *bed));
+struct bed_test {
+    const char *name;
+    bed_body body;
+};
+#define BED_TEST(name)                                                                             \
+    {                                                                                              \
+#name, name##_body                                                                         \
+    }
+void bed_run(u32 cores, bed_body body);
+// Runs each body on one core and on two; the first argument, if any, is a pattern of names.
+int bed_main(int argc, char **argv, const struct bed_test *tests, size_t count);
 // Closes and opens everything.
 void bed_reopen(struct bed *bed);
 // Runs fn(arg) on a core as a fiber and waits for it.

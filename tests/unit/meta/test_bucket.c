@@ -291,32 +291,12 @@ static void admin_race_body(struct bed *bed)
     CHECK_ERR(bucket_find(bed->meta, B("shared"), &b), ERR_S3_NO_SUCH_BUCKET);
 }
 
-#define BOTH(name)                                                                                 \
-    static void test_##name(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        bed_run(1, name##_body);                                                                   \
-        bed_run(2, name##_body);                                                                   \
-    }
-BOTH(create)
-BOTH(all_cores)
-BOTH(list)
-BOTH(limit)
-BOTH(not_empty)
-BOTH(reborn)
-BOTH(uploads_go)
-BOTH(race)
-BOTH(admin_race)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create),     cmocka_unit_test(test_all_cores),
-        cmocka_unit_test(test_list),       cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_not_empty),  cmocka_unit_test(test_reborn),
-        cmocka_unit_test(test_uploads_go), cmocka_unit_test(test_race),
-        cmocka_unit_test(test_admin_race),
+    static const struct bed_test tests[] = {
+        BED_TEST(create),     BED_TEST(all_cores), BED_TEST(list),
+        BED_TEST(limit),      BED_TEST(not_empty), BED_TEST(reborn),
+        BED_TEST(uploads_go), BED_TEST(race),      BED_TEST(admin_race),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return bed_main(argc, argv, tests, ARRAY_LEN(tests));
 }

@@ -402,26 +402,10 @@ static void prefixes_body(struct bed *bed)
     arena_deinit(&arena);
 }
 
-#define BOTH(name)                                                                                 \
-    static void test_##name(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        bed_run(1, name##_body);                                                                   \
-        bed_run(2, name##_body);                                                                   \
-    }
-BOTH(random)
-BOTH(markers)
-BOTH(edges)
-BOTH(churn)
-BOTH(prefixes)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),   cmocka_unit_test(test_markers),
-        cmocka_unit_test(test_edges),    cmocka_unit_test(test_churn),
-        cmocka_unit_test(test_prefixes),
+    static const struct bed_test tests[] = {
+        BED_TEST(random), BED_TEST(markers), BED_TEST(edges), BED_TEST(churn), BED_TEST(prefixes),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return bed_main(argc, argv, tests, ARRAY_LEN(tests));
 }

@@ -584,38 +584,13 @@ static void cancel_body(struct bed *bed)
     CHECK(cancelled > 0);
 }
 
-#define BOTH(name)                                                                                 \
-    static void test_##name(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        bed_run(1, name##_body);                                                                   \
-        bed_run(2, name##_body);                                                                   \
-    }
-BOTH(sizes)
-BOTH(ranges)
-BOTH(checksums)
-BOTH(attrs)
-BOTH(keys)
-BOTH(conditions)
-BOTH(creators)
-BOTH(times)
-BOTH(pinned)
-BOTH(given_up)
-BOTH(beyond)
-BOTH(crowd)
-BOTH(cancel)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_checksums), cmocka_unit_test(test_attrs),
-        cmocka_unit_test(test_keys),      cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_creators),  cmocka_unit_test(test_times),
-        cmocka_unit_test(test_pinned),    cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_beyond),    cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_cancel),
+    static const struct bed_test tests[] = {
+        BED_TEST(sizes),  BED_TEST(ranges),     BED_TEST(checksums), BED_TEST(attrs),
+        BED_TEST(keys),   BED_TEST(conditions), BED_TEST(creators),  BED_TEST(times),
+        BED_TEST(pinned), BED_TEST(given_up),   BED_TEST(beyond),    BED_TEST(crowd),
+        BED_TEST(cancel),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return bed_main(argc, argv, tests, ARRAY_LEN(tests));
 }

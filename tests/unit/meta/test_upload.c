@@ -761,33 +761,12 @@ static void list_uploads_body(struct bed *bed)
     arena_deinit(&arena);
 }
 
-#define BOTH(name)                                                                                 \
-    static void test_##name(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        bed_run(1, name##_body);                                                                   \
-        bed_run(2, name##_body);                                                                   \
-    }
-BOTH(life)
-BOTH(again)
-BOTH(refusals)
-BOTH(checksums)
-BOTH(resent)
-BOTH(many_parts)
-BOTH(orphans)
-BOTH(race)
-BOTH(list_parts)
-BOTH(list_uploads)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_life),       cmocka_unit_test(test_again),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_checksums),
-        cmocka_unit_test(test_resent),     cmocka_unit_test(test_many_parts),
-        cmocka_unit_test(test_race),       cmocka_unit_test(test_orphans),
-        cmocka_unit_test(test_list_parts), cmocka_unit_test(test_list_uploads),
+    static const struct bed_test tests[] = {
+        BED_TEST(life),       BED_TEST(again),        BED_TEST(refusals), BED_TEST(checksums),
+        BED_TEST(resent),     BED_TEST(many_parts),   BED_TEST(orphans),  BED_TEST(race),
+        BED_TEST(list_parts), BED_TEST(list_uploads),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return bed_main(argc, argv, tests, ARRAY_LEN(tests));
 }
