@@ -76,7 +76,7 @@ struct drive {
     u32 segments_present;
     u32 free_count;
     u32 broken_count;
-    u32 missing_count; // segments that were there once and whose files are gone
+    u32 missing_count;        // segments that were there once and whose files are gone
     u64 no_room_kicks;        // the store's: compaction found nothing for a write at that count
     u32 reserve_delete;       // free segments that only deletes and compaction may take
     u32 reserve_compact;      // of which only compaction may take these
@@ -92,6 +92,8 @@ MAY_WAIT enum err drive_attach(const char *path, struct drive **out) NODISCARD;
 MAY_WAIT void drive_detach(struct drive *d); // closes everything
 // Replaces the superblock atomically and durably.
 MAY_WAIT enum err drive_super_write(struct drive *d, const struct drive_super *super) NODISCARD;
+// What the drive could hold: its filesystem, or bytes_max if that is less and not 0.
+MAY_WAIT enum err drive_capacity(struct drive *d, u64 bytes_max, u64 *out) NODISCARD;
 
 // Opens all segment files that there are (state SEGMENT_UNKNOWN). bytes_max 0: no limit.
 MAY_WAIT enum err drive_segments_open(struct drive *d, u64 bytes_max) NODISCARD;

@@ -27,7 +27,7 @@ struct segments_job {
     bool is_zeroed;
     u32 highest; // one more than the highest id seen
     u8 *present; // while listing
-    u32 present_capacity;
+    struct sys_space space;
     enum err result;
 };
 
@@ -74,6 +74,21 @@ static enum err look_at_segment(void *arg, const char *name)
     }
     job->present[id] = 1;
     job->highest = MAX(job->highest, (u32)id + 1);
+    return OK;
+}
+
+static void space_job(void *arg)
+{
+    struct segments_job *job = arg;
+    job->result = job->sys->ops->dir_space(job->sys, job->drive->path, &job->space);
+}
+
+MAY_WAIT enum err drive_capacity(struct drive *d, u64 bytes_max, u64 *out)
+{
+    struct segments_job job = {.sys = core_sys(), .drive = d};
+    TRY(blocking_call(space_job, &job));
+    TRY(job.result);
+    *out = bytes_max == 0 ? job.space.total_bytes : MIN(bytes_max, job.space.total_bytes);
     return OK;
 }
 

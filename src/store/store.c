@@ -14,7 +14,9 @@
 #include "store/shard.h"
 
 #define PG_COUNT_DEFAULT        64u
-#define SEGMENT_BYTES_DEFAULT   (64 * MIB)
+#define SEGMENT_BYTES_DEFAULT   (64 * MIB) // on a drive of SEGMENTS_WANTED of them or more
+#define SEGMENT_BYTES_SMALLEST  (8 * MIB)  // that is chosen for a small drive
+#define SEGMENTS_WANTED         128        // the reserves are a few segments, whatever their size
 #define COMPACT_PERCENT_DEFAULT 50u
 #define OPENS_MAX               (1u << 20) // 20 bits of an object id
 
@@ -109,10 +111,27 @@ MAY_WAIT static enum err drives_attach(struct store *s, const struct store_optio
     return OK;
 }
 
+// Segments for the smallest of the drives: a power of two, so that its reserves are a small part of it.
+MAY_WAIT static enum err segment_bytes_choose(const struct store *s, const struct store_options *o,
+                                              u64 *out)
+{
+    *out = o->segment_bytes == 0 ? SEGMENT_BYTES_DEFAULT : o->segment_bytes;
+    for (u32 i = 0; i < s->drive_count && o->segment_bytes == 0; i++) {
+        u64 total;
+        TRY(drive_capacity(s->drives[i], o->drive_bytes_max, &total));
+        while (*out > SEGMENT_BYTES_SMALLEST && total / *out < SEGMENTS_WANTED) {
+            *out /= 2;
+        }
+    }
+    return OK;
+}
+
 // New identities for all drives, written with opens = 0: only when all of them have it does the
 // first opening count, so that a crash in between leaves nothing that must be repaired.
 MAY_WAIT static enum err drives_format(struct store *s, const struct store_options *o)
 {
+    u64 segment_bytes;
+    TRY(segment_bytes_choose(s, o, &segment_bytes));
     struct drive_super *super = calloc(1, sizeof(*super));
     if (super == NULL) {
         return ERR_NO_MEMORY;
@@ -122,7 +141,7 @@ MAY_WAIT static enum err drives_format(struct store *s, const struct store_optio
     core_random(super->drives, sizeof(super->drives[0]) * s->drive_count);
     super->drive_count = s->drive_count;
     super->pg_count = o->pg_count == 0 ? PG_COUNT_DEFAULT : o->pg_count;
-    super->segment_bytes = o->segment_bytes == 0 ? SEGMENT_BYTES_DEFAULT : o->segment_bytes;
+    super->segment_bytes = segment_bytes;
     enum err e = OK;
     for (u32 i = 0; i < s->drive_count && e == OK; i++) {
         super->drive_index = i;

@@ -38,7 +38,7 @@ struct store_options {
     const char *const *drives; // directories, made if absent
     u32 drive_count;
     u32 pg_count;        // used when formatting; a power of two; 0: 64
-    u64 segment_bytes;   // used when formatting; 4 KiB multiple, 256 KiB to 1 GiB; 0: 64 MiB
+    u64 segment_bytes;   // used when formatting; 4 KiB multiple, 256 KiB to 1 GiB; 0: by the drive
     u64 drive_bytes_max; // a limit for each drive; 0: what the filesystem has
     size_t cache_bytes;  // object cache of the whole process; 0: none
     u32 compact_percent; // compact segments of which more than this is garbage; 0: 50

@@ -55,6 +55,31 @@ def raw_get(port, path, method="GET", headers=None):
     return r.status, body.decode(errors="replace"), {k.lower(): v for k, v in r.getheaders()}
 
 
+def test_full_drive():
+    """Full to the brim with the default segments: readable, deletable, and then writable again."""
+    with Server(cores=2, config="store:\n  drive_bytes_max: 192MiB\n") as server:
+        s3 = server.client()
+        assert s3.put("/full").status == 200
+        data = leat.random_bytes(1, 1 << 20)
+        kept = 0
+        while True:
+            r = s3.put("/full/%d" % kept, data)
+            if r.status != 200:
+                break
+            kept += 1
+        assert (r.status, r.code) == (507, "InsufficientStorage"), (r.status, r.code)
+        assert kept > 80, "only %d MiB of 192 could be used" % kept
+        assert server.metrics()["leat_store_full"] > 0
+        for i in range(kept):
+            assert s3.get("/full/%d" % i).body == data
+        for i in range(0, kept, 2):
+            assert s3.delete("/full/%d" % i).status == 204
+        for i in range(kept // 4):
+            assert s3.put("/full/again%d" % i, data).status == 200, i
+        for i in range(1, kept, 2):
+            assert s3.get("/full/%d" % i).body == data
+
+
 def test_endpoints():
     with Server() as server:
         assert raw_get(server.port, "/-/live")[:2] == (200, "live\n")
