@@ -11,7 +11,10 @@ ASAN_SCRIPTS run once more against the server of build-asan as the part NAME-asa
   LEAT        the release server          LEAT_ASAN   the one with AddressSanitizer
   LEAT_TSAN   the one with ThreadSanitizer LEAT_BUILD  the folder of the release build
 and prints, as its last line, "N passed, N failed[, N skipped]". Lines with SKIPPED say why.
+The builds come one after the other; of the scripts LANES run side by side, because most of them wait
+for a client that uses one core, or for the drive.
 """
+import concurrent.futures
 import glob
 import json
 import os
@@ -19,6 +22,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 BUILDS = {
@@ -38,10 +42,13 @@ SANITIZER_ENV = {
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
+LANES = 2
+FIRST_SCRIPTS = ("s3",)  # the longest: the others pass by beside it
 NOT_PARTS = {"perf", "gpu", "vm"}  # dev/bench's; for a GPU; run by tests/ds/run
 PART_SECONDS_MAX = 40 * 60
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
 LOGS = "build/test-logs"
+BUILDING = threading.Lock()
 
 
 class Count:
@@ -76,13 +83,12 @@ def run_logged(command, log_path, seconds, env=None, mode="w"):
             process.wait()
 
 
-def tail(log_path, lines=60):
+def tail(out, log_path, lines=60):
     with open(log_path, errors="replace") as f:
-        for line in f.read().splitlines()[-lines:]:
-            print("    " + line)
+        out += ["    " + line for line in f.read().splitlines()[-lines:]]
 
 
-def build(name, targets=()):
+def build(out, name, targets=()):
     folder, compiler, options = BUILDS[name]
     log = f"{LOGS}/{name}-build.log"
     if os.path.exists(f"{folder}/build.ninja"):
@@ -95,7 +101,7 @@ def build(name, targets=()):
         code = run_logged(["ninja", "-C", folder, "-j", jobs, *targets], log, PART_SECONDS_MAX,
                           mode="a")
     if code != 0:
-        tail(log)
+        tail(out, log)
     return code == 0
 
 
@@ -108,7 +114,7 @@ def meson_tests(name, folder):
     return [n for n in names if name != "tsan" or TSAN_TESTS.search(n)]
 
 
-def count_meson(folder):
+def count_meson(out, folder):
     count = Count()
     with open(f"{folder}/meson-logs/testlog.json") as f:
         for line in f:
@@ -117,20 +123,19 @@ def count_meson(folder):
                 count.passed += 1
             elif test["result"] == "SKIP":
                 count.skipped += 1
-                print(f"    SKIPPED {test['name']}: {test.get('stdout', '').strip()[-200:]}")
+                out.append(f"    SKIPPED {test['name']}: {test.get('stdout', '').strip()[-200:]}")
             else:
                 count.failed += 1
-                print(f"    {test['result']} {test['name']}: {' '.join(test['command'])}")
+                out.append(f"    {test['result']} {test['name']}: {' '.join(test['command'])}")
                 text = test.get("stdout", "") + test.get("stderr", "")
-                for text_line in text.splitlines()[-40:]:
-                    print("        " + text_line)
+                out += ["        " + line for line in text.splitlines()[-40:]]
     return count
 
 
-def run_build(name):
+def run_build(out, name):
     folder = BUILDS[name][0]
-    if not build(name):
-        print(f"    the build failed: {LOGS}/{name}-build.log")
+    if not build(out, name):
+        out.append(f"    the build failed: {LOGS}/{name}-build.log")
         return Count(failed=1)
     names = meson_tests(name, folder)
     if not names:
@@ -142,61 +147,73 @@ def run_build(name):
                 TIMEOUT_MULTIPLIER, "--num-processes", str(len(os.sched_getaffinity(0))), *names],
                f"{LOGS}/{name}.log", PART_SECONDS_MAX, dict(os.environ, **SANITIZER_ENV))
     if not os.path.exists(log_json):
-        tail(f"{LOGS}/{name}.log")
+        tail(out, f"{LOGS}/{name}.log")
         return Count(failed=1)
-    count = count_meson(folder)
+    count = count_meson(out, folder)
     missing = len(names) - count.passed - count.failed - count.skipped
     if missing > 0:
-        print(f"    {missing} of {len(names)} tests did not end: {LOGS}/{name}.log")
+        out.append(f"    {missing} of {len(names)} tests did not end: {LOGS}/{name}.log")
         count.failed += missing
     return count
 
 
-def run_script(name, script, server="gcc"):
+def run_script(out, name, script, server="gcc"):
     log = f"{LOGS}/{name}.log"
     env = dict(os.environ, LEAT_BUILD=os.path.abspath("build"), **SANITIZER_ENV)
     for variable, key in (("LEAT", "gcc"), ("LEAT_ASAN", "asan"), ("LEAT_TSAN", "tsan")):
         env[variable] = os.path.abspath(f"{BUILDS[key][0]}/leat")
-    if not os.path.exists(f"{BUILDS[server][0]}/leat") and not build(server, ["src/cli/leat"]):
+    with BUILDING:
+        is_built = (os.path.exists(f"{BUILDS[server][0]}/leat") or
+                    build(out, server, ["src/cli/leat"]))
+    if not is_built:
         return Count(failed=1)
     env["LEAT"] = os.path.abspath(f"{BUILDS[server][0]}/leat")
     code = run_logged([script], log, PART_SECONDS_MAX, env)
     with open(log, errors="replace") as f:
         lines = f.read().splitlines()
-    for line in lines:
-        if "SKIPPED" in line:
-            print("    " + line.strip())
+    out += ["    " + line.strip() for line in lines if "SKIPPED" in line]
     closing = CLOSING.match(lines[-1].strip()) if lines else None
     if closing is None:
-        tail(log)
-        print(f"    {script} ended with {code} and no closing line")
+        tail(out, log)
+        out.append(f"    {script} ended with {code} and no closing line")
         return Count(failed=1)
     count = Count(*(int(n or 0) for n in closing.groups()))
     if code != 0 and count.failed == 0:
-        print(f"    {script} ended with {code}")
+        out.append(f"    {script} ended with {code}")
         count.failed = 1
     if count.failed > 0:
-        tail(log, 120)
+        tail(out, log, 120)
     return count
 
 
-def parts():
-    """(name, function) in the order of running: scripts need the builds."""
-    found = [(name, lambda n=name: run_build(n)) for name in BUILDS]
-    for script in sorted(glob.glob("tests/*/run")):
+def builds():
+    return [(name, lambda out, n=name: run_build(out, n)) for name in BUILDS]
+
+
+def scripts():
+    found = []
+    for script in glob.glob("tests/*/run"):
         name = script.split("/")[1]
         if name in NOT_PARTS or not os.access(script, os.X_OK):
             continue
-        found.append((name, lambda n=name, s=script: run_script(n, s)))
+        found.append((name, lambda out, n=name, s=script: run_script(out, n, s)))
         if name in ASAN_SCRIPTS:
-            asan = name + "-asan"
-            found.append((asan, lambda n=asan, s=script: run_script(n, s, "asan")))
-    return found
+            found.append((name + "-asan",
+                          lambda out, n=name, s=script: run_script(out, n + "-asan", s, "asan")))
+    return sorted(found, key=lambda part: (part[0] not in FIRST_SCRIPTS, part[0]))
+
+
+def run_part(name, function):
+    start = time.monotonic()
+    out = []
+    count = function(out)
+    out.append(f"   {name}: {count} in {time.monotonic() - start:.0f} s")
+    print("\n".join([f"== {name}"] + out), flush=True)
+    return count
 
 
 def main(argv):
-    available = parts()
-    names = [name for name, _ in available]
+    names = [name for name, _ in builds() + scripts()]
     if argv[1:] == ["--list"]:
         print("\n".join(names))
         return 0
@@ -207,14 +224,11 @@ def main(argv):
     os.makedirs(LOGS, exist_ok=True)
     total = Count()
     start = time.monotonic()
-    for name, function in available:
-        if argv[1:] and name not in argv[1:]:
-            continue
-        print(f"== {name}", flush=True)
-        part_start = time.monotonic()
-        count = function()
-        total.add(count)
-        print(f"   {name}: {count} in {time.monotonic() - part_start:.0f} s", flush=True)
+    for found, lanes in ((builds(), 1), (scripts(), LANES)):
+        wanted = [part for part in found if not argv[1:] or part[0] in argv[1:]]
+        with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
+            for count in pool.map(lambda part: run_part(*part), wanted):
+                total.add(count)
     print(f"   all: {time.monotonic() - start:.0f} s")
     if total.passed + total.failed == 0:
         print("no test ran")
