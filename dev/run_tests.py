@@ -10,7 +10,8 @@ Then every executable tests/NAME/run is the part NAME (tests/perf is dev/bench's
 ASAN_SCRIPTS run once more against the server of build-asan as the part NAME-asan. A script gets
   LEAT        the release server          LEAT_ASAN   the one with AddressSanitizer
   LEAT_TSAN   the one with ThreadSanitizer LEAT_BUILD  the folder of the release build
-and prints, as its last line, "N passed, N failed[, N skipped]". Lines with SKIPPED say why.
+and prints, as its last line, "N passed, N failed[, N skipped]". Lines that begin with
+"skip " or hold SKIPPED say why.
 The builds come one after the other; of the scripts LANES run side by side, because most of them wait
 for a client that uses one core, or for the drive.
 """
@@ -47,6 +48,7 @@ FIRST_SCRIPTS = ("s3",)  # the longest: the others pass by beside it
 NOT_PARTS = {"perf", "gpu", "vm"}  # dev/bench's; for a GPU; run by tests/ds/run
 PART_SECONDS_MAX = 40 * 60
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
+SKIP_LINE = re.compile(r"^skip |SKIPPED")
 LOGS = "build/test-logs"
 BUILDING = threading.Lock()
 
@@ -171,7 +173,7 @@ def run_script(out, name, script, server="gcc"):
     code = run_logged([script], log, PART_SECONDS_MAX, env)
     with open(log, errors="replace") as f:
         lines = f.read().splitlines()
-    out += ["    " + line.strip() for line in lines if "SKIPPED" in line]
+    out += ["    " + line.strip() for line in lines if SKIP_LINE.search(line)]
     closing = CLOSING.match(lines[-1].strip()) if lines else None
     if closing is None:
         tail(out, log)
