@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum metric_kind { KIND_COUNTER, KIND_GAUGE, KIND_HISTOGRAM };
 
@@ -121,6 +122,25 @@ static void PRINTF_LIKE(2, 3) out_line(struct metrics_out *out, const char *fmt,
     out->write(out->arg, line, (size_t)n);
 }
 
+// As Prometheus names things: counters end in _total, and times are in seconds.
+static void metric_name_write(const struct metric_info *info, char *out, size_t out_bytes)
+{
+    size_t n = strlen(info->name);
+    const char *suffix = "";
+    if (info->kind == KIND_COUNTER) {
+        suffix = "_total";
+    } else if (info->kind == KIND_HISTOGRAM) {
+        ASSERT(n > 3 && strcmp(info->name + n - 3, "_NS") == 0);
+        n -= 3;
+        suffix = "_seconds";
+    }
+    int written = snprintf(out, out_bytes, "%.*s%s", (int)n, info->name, suffix);
+    ASSERT(written > 0 && (size_t)written < out_bytes);
+    for (char *c = out; *c != '\0'; c++) {
+        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+    }
+}
+
 // Buckets count up, as Prometheus wants them, and stop at the last that holds anything.
 static void write_histogram(struct metrics_out *out, const struct metric_info *info,
                             const char *name)
@@ -135,13 +155,13 @@ static void write_histogram(struct metrics_out *out, const struct metric_info *i
     for (u32 i = 0; i < METRIC_BUCKETS; i++) {
         total += counts[i];
         if (i <= last && i < METRIC_BUCKETS - 1) {
-            out_line(out, "leat_%s_bucket{le=\"%llu\"} %llu\n", name, 1024ULL << i,
-                     (unsigned long long)total);
+            out_line(out, "leat_%s_bucket{le=\"%.9f\"} %llu\n", name,
+                     (double)(1024ULL << i) / (double)NS_PER_S, (unsigned long long)total);
         }
     }
     out_line(out, "leat_%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)total);
-    out_line(out, "leat_%s_sum %llu\n", name,
-             (unsigned long long)cell_sum(out->rt, info->cell + METRIC_BUCKETS));
+    out_line(out, "leat_%s_sum %.9f\n", name,
+             (double)cell_sum(out->rt, info->cell + METRIC_BUCKETS) / (double)NS_PER_S);
     out_line(out, "leat_%s_count %llu\n", name, (unsigned long long)total);
 }
 
@@ -152,13 +172,7 @@ void metrics_prometheus(struct runtime *rt, metrics_write_fn write, void *arg)
     for (u32 m = 0; m < METRIC_COUNT; m++) {
         const struct metric_info *info = &metric_infos[m];
         char name[64];
-        size_t n = 0;
-        for (; info->name[n] != '\0'; n++) {
-            ASSERT(n + 1 < sizeof(name));
-            char c = info->name[n];
-            name[n] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-        }
-        name[n] = '\0';
+        metric_name_write(info, name, sizeof(name));
         out_line(&out, "# HELP leat_%s %s\n# TYPE leat_%s %s\n", name, info->help, name,
                  kinds[info->kind]);
         if (info->kind == KIND_HISTOGRAM) {

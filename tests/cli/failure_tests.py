@@ -190,7 +190,7 @@ def test_a_flipped_bit_is_told():
             s3 = server.client()
             for name, status in (("one", 200), ("two", 500), ("three", 200)):
                 assert s3.get("/bits/key-of-" + name).status == status, name
-            assert server.metrics()["leat_store_corrupt"] > 0
+            assert server.metrics()["leat_store_corrupt_total"] > 0
         flip_after(at.path, b"the payload of three", 3)
         with Server(directory=at.path) as server:  # now it has
             s3 = server.client()

@@ -69,7 +69,7 @@ def test_full_drive():
             kept += 1
         assert (r.status, r.code) == (507, "InsufficientStorage"), (r.status, r.code)
         assert kept > 80, "only %d MiB of 192 could be used" % kept
-        assert server.metrics()["leat_store_full"] > 0
+        assert server.metrics()["leat_store_full_total"] > 0
         for i in range(kept):
             assert s3.get("/full/%d" % i).body == data
         for i in range(0, kept, 2):
@@ -114,8 +114,8 @@ def test_metrics():
         assert c.put("/metrics").status == 200
         assert c.put("/metrics/key", b"x" * 1000).status == 200
         after = server.metrics()
-        assert after["leat_s3_requests"] == before["leat_s3_requests"] + 2
-        assert after["leat_s3_bytes_in"] == before["leat_s3_bytes_in"] + 1000
+        assert after["leat_s3_requests_total"] == before["leat_s3_requests_total"] + 2
+        assert after["leat_s3_bytes_in_total"] == before["leat_s3_bytes_in_total"] + 1000
         assert after["leat_store_keys"] > before["leat_store_keys"]
         text = raw_get(server.port, "/-/metrics")[1]
         assert leat.ACCESS_KEY not in text and "metrics/key" not in text

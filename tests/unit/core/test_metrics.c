@@ -50,16 +50,17 @@ static void test_metrics(void **state)
     metric_add(METRIC_S3_REQUESTS, 1); // outside of a reactor: nothing
     run_with((struct runtime_options){.cores = 2}, metrics_body, t);
     static const char *const lines[] = {
-        "# HELP leat_s3_requests S3 requests\n# TYPE leat_s3_requests counter\n"
-        "leat_s3_requests 21\n",
+        "# HELP leat_s3_requests_total S3 requests\n# TYPE leat_s3_requests_total counter\n"
+        "leat_s3_requests_total 21\n",
         "# TYPE leat_store_keys gauge\nleat_store_keys 6\n",
-        "# TYPE leat_s3_get_ns histogram\nleat_s3_get_ns_bucket{le=\"1024\"} 2\n"
-        "leat_s3_get_ns_bucket{le=\"2048\"} 4\nleat_s3_get_ns_bucket{le=\"4096\"} 5\n",
-        "leat_s3_get_ns_bucket{le=\"+Inf\"} 6\n",
-        "leat_s3_get_ns_count 6\n",
+        "# TYPE leat_s3_get_seconds histogram\nleat_s3_get_seconds_bucket{le=\"0.000001024\"} 2\n"
+        "leat_s3_get_seconds_bucket{le=\"0.000002048\"} "
+        "4\nleat_s3_get_seconds_bucket{le=\"0.000004096\"} 5\n",
+        "leat_s3_get_seconds_bucket{le=\"+Inf\"} 6\n",
+        "leat_s3_get_seconds_count 6\n",
         // Nothing observed: one bucket, no noise.
-        "# TYPE leat_s3_list_ns histogram\nleat_s3_list_ns_bucket{le=\"1024\"} 0\n"
-        "leat_s3_list_ns_bucket{le=\"+Inf\"} 0\nleat_s3_list_ns_sum 0\n",
+        "# TYPE leat_s3_list_seconds histogram\nleat_s3_list_seconds_bucket{le=\"0.000001024\"} 0\n"
+        "leat_s3_list_seconds_bucket{le=\"+Inf\"} 0\nleat_s3_list_seconds_sum 0.000000000\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         if (strstr(t->data, lines[i]) == NULL) {
