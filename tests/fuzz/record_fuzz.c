@@ -46,14 +46,14 @@ static void assert_inside(const void *from, size_t len, const u8 *frame, u32 fra
 static void assert_same_encoding(const struct record_view *v, const u8 *frame)
 {
     struct store_change c = {.key = v->key,
-                             .is_delete = v->type == RECORD_DELETE,
+                             .is_delete = v->type != RECORD_PUT,
                              .attrs = v->attrs,
                              .payload = v->payload,
                              .refs = v->refs,
                              .ref_count = v->ref_count};
     memcpy(c.summary, v->summary, STORE_SUMMARY_BYTES);
     ASSERT(record_change_check(&c) == OK);
-    if (v->type == RECORD_DELETE) {
+    if (v->type != RECORD_PUT) {
         return; // has none of the fields that a header can carry all the same
     }
     struct record_input in = {.type = v->type,
