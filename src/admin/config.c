@@ -317,6 +317,8 @@ static enum err config_take(struct taking *t, const struct raw_config *raw)
     TRY(tls_take(t, raw));
     TRY(log_take(t, raw));
     TRY(store_take(t, raw));
+    TRY(duration_take(t, "uploads.expire_after", raw->uploads.expire_after,
+                      &t->c->uploads.expire_after_ns));
     return http_take(t, raw);
 }
 

@@ -42,6 +42,10 @@ struct config_store {
     bool accepts_losses;
 };
 
+struct config_uploads {
+    u64 expire_after_ns; // 0: never
+};
+
 struct config_http {
     u32 connections_max; // of all cores together
     u64 head_timeout_ns;
@@ -64,6 +68,7 @@ struct config {
     struct config_tls tls;
     struct config_log log;
     struct config_store store;
+    struct config_uploads uploads;
     struct config_http http;
 };
 

@@ -38,6 +38,9 @@ struct raw_config {
         char *accept_losses;
     } store;
     struct {
+        char *expire_after;
+    } uploads;
+    struct {
         char *connections_max;
         char *head_timeout;
         char *idle_timeout;

@@ -51,6 +51,10 @@ static const cyaml_schema_field_t store_fields[] = {
     NESTED("accept_losses", store, accept_losses),
     CYAML_FIELD_END,
 };
+static const cyaml_schema_field_t uploads_fields[] = {
+    NESTED("expire_after", uploads, expire_after),
+    CYAML_FIELD_END,
+};
 static const cyaml_schema_field_t http_fields[] = {
     NESTED("connections_max", http, connections_max),
     NESTED("head_timeout", http, head_timeout),
@@ -73,6 +77,7 @@ static const cyaml_schema_field_t top_fields[] = {
     CYAML_FIELD_MAPPING("tls", CYAML_FLAG_OPTIONAL, struct raw_config, tls, tls_fields),
     CYAML_FIELD_MAPPING("log", CYAML_FLAG_OPTIONAL, struct raw_config, log, log_fields),
     CYAML_FIELD_MAPPING("store", CYAML_FLAG_OPTIONAL, struct raw_config, store, store_fields),
+    CYAML_FIELD_MAPPING("uploads", CYAML_FLAG_OPTIONAL, struct raw_config, uploads, uploads_fields),
     CYAML_FIELD_MAPPING("http", CYAML_FLAG_OPTIONAL, struct raw_config, http, http_fields),
     CYAML_FIELD_END,
 };

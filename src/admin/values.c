@@ -52,10 +52,8 @@ bool size_parse(const char *text, u64 *out_bytes)
 bool duration_parse(const char *text, u64 *out_ns)
 {
     static const struct unit units[] = {
-        {"ms", NS_PER_MS},
-        {"s", NS_PER_S},
-        {"m", 60 * NS_PER_S},
-        {"h", 3600 * NS_PER_S},
+        {"ms", NS_PER_MS},      {"s", NS_PER_S},         {"m", 60 * NS_PER_S},
+        {"h", 3600 * NS_PER_S}, {"d", 86400 * NS_PER_S},
     };
     return number_with_unit(text, units, ARRAY_LEN(units), DURATION_DAYS_MAX * 86400 * NS_PER_S,
                             out_ns);

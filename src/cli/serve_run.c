@@ -170,7 +170,10 @@ static MAY_WAIT enum exit_code store_start(struct serve *s)
     if (e != OK) {
         return exit_code_of_store(e); // the store has said which drive, and what to do
     }
-    struct meta_options meta_options = {.part_bytes_min = META_PART_BYTES_MIN};
+    struct meta_options meta_options = {
+        .part_bytes_min = META_PART_BYTES_MIN,
+        .upload_expiry_ns = c->uploads.expire_after_ns,
+    };
     e = meta_open(s->store, &meta_options, &s->meta);
     if (e != OK) {
         LOG_ERROR("buckets_not_opened", "drive=%s error=%s text=\"%s\"", c->drives[0], err_name(e),

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "meta/upload_expiry.h"
 #include "meta/walk.h"
 
 static void round_back(struct message *m)
@@ -91,6 +92,7 @@ static void meta_free(struct meta *m)
     for (u32 core = 0; core < m->cores; core++) {
         core_free(m->core[core]);
     }
+    group_deinit(&m->background);
     m->magic = 0;
     free(m);
 }
@@ -175,7 +177,11 @@ MAY_WAIT enum err meta_open(struct store *store, const struct meta_options *opti
     ASSERT(m->options.buckets_max <= META_BUCKETS_MAX);
     m->cores = runtime_cores(reactor_runtime(reactor_current()));
     fiber_mutex_init(&m->admin.mutex);
+    group_init(&m->background);
     enum err e = meta_start(m);
+    if (e == OK && m->options.upload_expiry_ns > 0) {
+        e = group_spawn(&m->background, upload_expiry_fiber, m);
+    }
     if (e != OK) {
         LOG_ERROR("meta_open_failed", "error=%s", err_name(e));
         meta_free(m);
@@ -199,6 +205,10 @@ MAY_WAIT void meta_close(struct meta *m)
 {
     ASSERT_MAGIC(m, META_MAGIC);
     ASSERT(core_id() == 0);
+    fiber_shield_enter();
+    group_cancel(&m->background);
+    group_join(&m->background);
+    fiber_shield_leave();
     // A core without a free fiber has requests running: then meta must not be closed.
     enum err e = core_call_all(close_core, m);
     ASSERT(e == OK);

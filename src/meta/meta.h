@@ -28,8 +28,9 @@
 struct meta;
 
 struct meta_options {
-    u64 part_bytes_min; // 0: META_PART_BYTES_MIN; less only in tests
-    u32 buckets_max;    // 0: META_BUCKETS_MAX; less only in tests
+    u64 part_bytes_min;   // 0: META_PART_BYTES_MIN; less only in tests
+    u32 buckets_max;      // 0: META_BUCKETS_MAX; less only in tests
+    u64 upload_expiry_ns; // uploads that were initiated longer ago are aborted; 0: never
 };
 
 // Runs on core 0 after store_open; fills every core's bucket table, sweeps what a crash left of

@@ -84,6 +84,7 @@ struct meta {
     struct store *store;
     struct meta_options options;
     struct bucket_admin admin;
+    struct group background; // core 0
     struct meta_core *core[CORES_MAX];
 };
 

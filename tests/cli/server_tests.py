@@ -80,6 +80,29 @@ def test_full_drive():
             assert s3.get("/full/%d" % i).body == data
 
 
+def test_uploads_expire():
+    with Place() as at:
+        with Server(directory=at.path) as server:
+            s3 = server.client()
+            assert s3.put("/uploads").status == 200
+            for i in range(3):  # begun before anything expires
+                r = s3.request("POST", "/uploads/old%d" % i, query=[("uploads", "")])
+                upload = leat.xml_root(r.body).findtext("UploadId")
+                part = [("partNumber", "1"), ("uploadId", upload)]
+                assert s3.request("PUT", "/uploads/old%d" % i, query=part, body=b"x").status == 200
+        with Server(directory=at.path, config="uploads:\n  expire_after: 2s\n") as server:
+            s3 = server.client()
+
+            def count():
+                r = s3.get("/uploads", query=[("uploads", "")])
+                return len(leat.xml_root(r.body).findall("Upload"))
+            until(lambda: count() == 0, "the old uploads are gone")
+            r = s3.request("POST", "/uploads/new", query=[("uploads", "")])
+            assert r.status == 200 and count() == 1
+            until(lambda: count() == 0, "the new one, too")
+            assert s3.request("PUT", "/uploads/old1", query=part, body=b"x").code == "NoSuchUpload"
+
+
 def test_endpoints():
     with Server() as server:
         assert raw_get(server.port, "/-/live")[:2] == (200, "live\n")

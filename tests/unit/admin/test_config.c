@@ -69,6 +69,7 @@ static void test_all_keys(void **state)
              "store:\n  placement_groups: 128\n  segment_bytes: 16MiB\n"
              "  drive_bytes_max: 1TB\n  cache_bytes: 0\n  buffer_bytes: 1 GiB\n"
              "  accept_losses: true\n"
+             "uploads: {expire_after: 7d}\n"
              "http:\n  connections_max: 77\n  head_timeout: 500ms\n  idle_timeout: 2m\n"
              "  progress_timeout: 1h\n  body_rate_min: 2KiB\n",
              &c);
@@ -92,6 +93,7 @@ static void test_all_keys(void **state)
     assert_int_equal(c.store.cache_bytes, 0);
     assert_int_equal(c.store.buffer_bytes, GIB);
     assert_true(c.store.accepts_losses);
+    assert_int_equal(c.uploads.expire_after_ns, 7 * 86400 * NS_PER_S);
     assert_int_equal(c.http.connections_max, 77);
     assert_int_equal(c.http.head_timeout_ns, 500 * NS_PER_MS);
     assert_int_equal(c.http.idle_timeout_ns, 120 * NS_PER_S);
@@ -188,6 +190,7 @@ static void test_wrong_values(void **state)
         {"store:\n  cache_bytes: 5 mb\n", "store.cache_bytes", 2},
         {"store:\n  buffer_bytes: 1MiB\n", "store.buffer_bytes", 2},
         {"store:\n  accept_losses: maybe\n", "store.accept_losses", 2},
+        {"uploads:\n  expire_after: 7\n", "uploads.expire_after", 2},
         {"http:\n  connections_max: 0\n", "http.connections_max", 2},
         {"http:\n  head_timeout: 30\n", "http.head_timeout", 2},
         {"http:\n  idle_timeout: 0s\n", "http.idle_timeout", 2},
