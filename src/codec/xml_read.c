@@ -58,6 +58,17 @@ static bool is_blank(struct bytes text)
     return true;
 }
 
+// What stands behind the prefix must be a name by itself, which expat has not seen to. All names of S3
+// begin with a letter of ASCII.
+static bool is_local_name(struct bytes name)
+{
+    if (name.len == 0 || memchr(name.data, ':', name.len) != NULL) {
+        return false;
+    }
+    u8 c = name.data[0];
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 // The reader's own copy of a name, without its prefix; data == NULL on failure.
 static struct bytes name_intern(struct xml_reader *r, const char *qualified)
 {
@@ -68,8 +79,7 @@ static struct bytes name_intern(struct xml_reader *r, const char *qualified)
             return r->names[i];
         }
     }
-    bool is_qualified_twice = memchr(name.data, ':', name.len) != NULL;
-    if (r->names_len == XML_NAMES_MAX || name.len == 0 || is_qualified_twice) {
+    if (r->names_len == XML_NAMES_MAX || !is_local_name(name)) {
         reader_fail(r, ERR_S3_MALFORMED_XML);
         return BYTES_NONE;
     }
