@@ -58,8 +58,8 @@ static bool is_blank(struct bytes text)
     return true;
 }
 
-// What stands behind the prefix must be a name by itself, which expat has not seen to. All names of S3
-// begin with a letter of ASCII.
+// What stands behind the prefix must be a name by itself, which expat has not seen to. All names of
+// S3 begin with a letter of ASCII.
 static bool is_local_name(struct bytes name)
 {
     if (name.len == 0 || memchr(name.data, ':', name.len) != NULL) {
