@@ -124,7 +124,9 @@ typedef struct opends_drv_props {
  * backends and starts nothing that costs: threads and rings start when first needed.
  * open:  ALREADY_OPEN; DRIVER_INVALID_PROPS for a malformed variable; PLATFORM_NOT_SUPPORTED when a
  *        backend asked for by name is not there and the policy is require-direct.
- * close: waits for I/O in flight, forgets all handles and buffers. NOT_INITIALIZED if not open.
+ * close: waits for I/O in flight, forgets all handles and buffers. Stream operations that have not
+ *        started by then end as NOT_INITIALIZED. NOT_INITIALIZED if not open; DRIVER_CLOSING, and
+ *        still open, when a stream has been stuck for OPENDS_IO_TIMEOUT_MS (30 s without one).
  */
 OPENDS_API opends_error_t opends_driver_open(void);
 OPENDS_API opends_error_t opends_driver_close(void);
@@ -229,7 +231,9 @@ OPENDS_API void opends_batch_io_destroy(opends_batch_handle_t batch);
 /*
  * Stream-ordered I/O. The pointed-to values are read when the stream reaches the operation, and
  * *bytes_p is written before the stream goes on: bytes or a negated opends_op_error_t. All four
- * must stay valid until then. A NULL stream is the accelerator's default stream.
+ * must stay valid until then, and so must the buffer; memory of opends_alloc() that is freed before
+ * the stream gets there makes the operation end as MEMORY_NOT_REGISTERED. A NULL stream is the
+ * accelerator's default stream.
  */
 OPENDS_API opends_error_t opends_read_async(opends_handle_t fh, void *buf_base, size_t *size_p,
                                             off_t *file_offset_p, off_t *buf_offset_p,

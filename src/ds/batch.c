@@ -146,7 +146,7 @@ static void batch_op_done(struct ds_op *op)
     list_add_tail(&b->done, &bo->all);
     b->running_count--;
     b->done_count++;
-    pthread_cond_signal(&b->wake);
+    pthread_cond_broadcast(&b->wake); // waiters may want different counts
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -208,7 +208,7 @@ static opends_error_t submit(struct ds_batch *b, unsigned nr, const opends_io_pa
     b->running_count += running;
     b->done_count += nr - running;
     list_splice_tail(&b->done, &refused);
-    pthread_cond_signal(&b->wake);
+    pthread_cond_broadcast(&b->wake); // waiters may want different counts
     pthread_mutex_unlock(&b->lock);
     if (running > 0) {
         ds_ops_submit_list(&run, running);

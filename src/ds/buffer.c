@@ -74,6 +74,21 @@ opends_op_error_t ds_buffer_find(const void *base, u64 offset, u64 size, struct 
     return code;
 }
 
+u64 ds_buffer_ours(const void *base)
+{
+    struct ds_buffer_table *t = table();
+    u64 generation = 0;
+    if (atomic_load_explicit(&t->count, memory_order_relaxed) > 0) {
+        pthread_rwlock_rdlock(&t->lock);
+        u32 i = upper_bound(t, base);
+        if (i > 0 && t->sorted[i - 1]->is_ours && contains(t->sorted[i - 1], base)) {
+            generation = t->sorted[i - 1]->generation;
+        }
+        pthread_rwlock_unlock(&t->lock);
+    }
+    return generation;
+}
+
 void ds_buffer_put(struct ds_buffer *b)
 {
     // The registration's own reference is 1. A waiter in deregister marks the word and sleeps on

@@ -225,6 +225,11 @@ opends_error_t opends_driver_close(void)
         e = ds_fail(OPENDS_DRIVER_NOT_INITIALIZED, 0, "the driver is not open");
     } else {
         atomic_store(&d->state, DS_CLOSING);
+        if (!ds_streams_drain()) {
+            atomic_store(&d->state, DS_OPEN);
+            pthread_mutex_unlock(&d->open_lock);
+            return ds_fail(OPENDS_DRIVER_CLOSING, 0, "a stream does not get past its operations");
+        }
         ds_batches_close_all();
         ds_buffers_close_all(); // before the engines: forgetting a buffer asks them
         ds_pool_stop();

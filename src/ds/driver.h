@@ -113,6 +113,7 @@ struct ds_driver {
     struct ds_trace_ring trace;
     struct ds_nvme_table nvme;
     struct ds_host_streams host_streams;
-    struct ds_cuda *cuda; // accel_cuda.c, while open
-    struct ds_gds *gds;   // backend_gds.c, while open
+    _Atomic u32 stream_ops; // stream.c: queued on streams and not yet passed by them
+    struct ds_cuda *cuda;   // accel_cuda.c, while open
+    struct ds_gds *gds;     // backend_gds.c, while open
 };

@@ -236,6 +236,8 @@ void ds_buffer_put(struct ds_buffer *b);
 // Finds the registered buffer that holds `base` (referenced) and checks that base+offset+size stays
 // inside. *out is NULL for unregistered memory.
 opends_op_error_t ds_buffer_find(const void *base, u64 offset, u64 size, struct ds_buffer **out);
+// The generation of the opends_alloc() memory that `base` lies in; 0 for any other memory.
+u64 ds_buffer_ours(const void *base);
 
 // A registered range; rings keep a fixed-buffer slot for it under (slot, generation).
 struct ds_buffer {
@@ -263,6 +265,8 @@ void ds_op_run(struct ds_op *op);
 void ds_op_run_on_ring(struct ds_op *op);
 // Ends an operation: status, statistics, trace, references, then done().
 void ds_op_finish(struct ds_op *op);
+// Gives back what ds_op_prepare() took, of an operation that will not be submitted.
+void ds_op_release(struct ds_op *op);
 
 // Blocking workers (pool.c) and ring engines (engine.c).
 void ds_pool_init(void);
@@ -275,8 +279,7 @@ void ds_engines_stop(void);
 // Wakes all engines and workers, so that they look at cancelled operations.
 void ds_engines_kick(void);
 void ds_pool_kick(void);
-// Drops fixed files and buffers of a handle or buffer from every ring in the mask, and waits for
-// it.
+// Asks every ring in the mask to drop its fixed file or buffer; each does so before its next use.
 void ds_rings_forget_file(u64 ring_mask, u32 slot);
 void ds_rings_forget_buffer(u64 ring_mask, u32 slot);
 void ds_sync_queues_init(void);
@@ -288,6 +291,8 @@ void ds_sync_queue_put(struct ds_queue *q);
 // Batches and streams.
 void ds_batches_init(void);
 void ds_batches_close_all(void);
+// Waits until streams have passed all operations queued on them; false when none moves for long.
+bool ds_streams_drain(void);
 
 // Statistics (stats.c) and trace (trace.c).
 void ds_stats_init(void);

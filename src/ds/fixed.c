@@ -18,6 +18,17 @@ void ds_fixed_init(struct ds_queue *q)
         io_uring_register_buffers_sparse(&q->ring, RING_BOUNCES_MAX + RING_FIXED_BUFFERS) == 0;
 }
 
+// Requests in the submission queue name fixed slots, and the kernel looks a slot up only when it
+// takes the request: a slot may change only while none waits, or a request would find another file
+// under its number. False when the kernel does not take them now; the slot then stays as it is.
+static bool flush_submissions(struct ds_queue *q)
+{
+    if (io_uring_sq_ready(&q->ring) > 0) {
+        io_uring_submit(&q->ring);
+    }
+    return io_uring_sq_ready(&q->ring) == 0;
+}
+
 static bool buffer_slot_set(struct ds_queue *q, u32 index, void *base, size_t bytes)
 {
     struct iovec iov = {.iov_base = base, .iov_len = bytes};
@@ -45,6 +56,9 @@ int ds_fixed_file(struct ds_queue *q, struct ds_handle *h)
     if (atomic_fetch_add_explicit(&h->uses, 1, memory_order_relaxed) < RING_FIXED_AFTER) {
         return -1;
     }
+    if (!flush_submissions(q)) {
+        return -1;
+    }
     int fd = h->direct_fd;
     if (io_uring_register_files_update(&q->ring, index, &fd, 1) != 1) {
         q->fixed_files[index] = 0;
@@ -67,6 +81,9 @@ int ds_fixed_buffer(struct ds_queue *q, struct ds_op *op)
         return (int)(RING_BOUNCES_MAX + index);
     }
     if (atomic_fetch_add_explicit(&b->uses, 1, memory_order_relaxed) < RING_FIXED_AFTER) {
+        return -1;
+    }
+    if (!flush_submissions(q)) {
         return -1;
     }
     if (!buffer_slot_set(q, RING_BOUNCES_MAX + index, b->base, b->size)) {
@@ -100,8 +117,9 @@ static void drop_buffer(struct ds_queue *q, u32 index)
 
 void ds_queue_apply_forgets(struct ds_queue *q)
 {
-    if (!atomic_load_explicit(&q->forget.is_pending, memory_order_acquire)) {
-        return;
+    if (!atomic_load_explicit(&q->forget.is_pending, memory_order_acquire) ||
+        !flush_submissions(q)) {
+        return; // what cannot be flushed now is forgotten at the next look
     }
     pthread_mutex_lock(&q->forget.lock);
     for (u32 i = 0; i < RING_FIXED_FILES && q->forget.is_all; i++) {

@@ -76,6 +76,14 @@ opends_op_error_t ds_op_prepare(struct ds_op *op, opends_handle_t fh, enum opend
     return OPENDS_SUCCESS;
 }
 
+void ds_op_release(struct ds_op *op)
+{
+    if (op->buffer != NULL) {
+        ds_buffer_put(op->buffer);
+    }
+    ds_handle_put(op->handle);
+}
+
 void ds_op_finish(struct ds_op *op)
 {
     struct ds_handle *h = op->handle;
@@ -90,11 +98,8 @@ void ds_op_finish(struct ds_op *op)
     ds_stats_record(h->stats, op, latency_ns);
     ds_trace_record(op, latency_ns);
     ds_handle_account(h, op);
-    if (op->buffer != NULL) {
-        ds_buffer_put(op->buffer);
-    }
     void (*done)(struct ds_op *) = op->done;
-    ds_handle_put(h);
+    ds_op_release(op);
     if (done != NULL) {
         done(op);
     }

@@ -253,11 +253,11 @@ static int piece_fixed_buffer(struct ds_queue *q, const struct ring_piece *p)
     return ds_fixed_buffer(q, p->op);
 }
 
-static void prepare_transfer(struct ds_queue *q, struct ring_piece *p, struct io_uring_sqe *sqe,
-                             int fd)
+// `fixed` is the fixed buffer that the piece's memory lies in, or -1.
+static void prepare_transfer(const struct ring_piece *p, struct io_uring_sqe *sqe, int fd,
+                             int fixed)
 {
     u64 at = p->file_at + p->io_done;
-    int fixed = piece_fixed_buffer(q, p);
     bool is_read = p->kind == PIECE_READ;
     if (fixed >= 0 && is_read) {
         io_uring_prep_read_fixed(sqe, fd, p->left[0].iov_base, (u32)p->left[0].iov_len, at, fixed);
@@ -286,6 +286,7 @@ static void piece_issue(struct ds_queue *q, struct ring_piece *p)
 {
     struct ds_op *op = p->op;
     bool is_fixed = false;
+    int fixed_buffer = -1;
     int fd = -1;
     if (p->kind == PIECE_READ || p->kind == PIECE_WRITE || p->kind == PIECE_FSYNC) {
         if (p->kind == PIECE_FSYNC) {
@@ -297,12 +298,13 @@ static void piece_issue(struct ds_queue *q, struct ring_piece *p)
             piece_free(q, p);
             return;
         }
+        fixed_buffer = p->kind == PIECE_FSYNC ? -1 : piece_fixed_buffer(q, p);
     }
     struct io_uring_sqe *sqe = sqe_get(q);
     switch ((enum piece_kind)p->kind) {
     case PIECE_READ:
     case PIECE_WRITE:
-        prepare_transfer(q, p, sqe, fd);
+        prepare_transfer(p, sqe, fd, fixed_buffer);
         break;
     case PIECE_FSYNC:
         io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);

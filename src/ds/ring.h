@@ -123,7 +123,8 @@ bool ds_plan_rebuild_buffered(struct ds_queue *q, struct ring_piece *p);
 bool ds_bounce_get(struct ds_queue *q, struct ring_piece *p);
 void ds_bounce_put(struct ds_queue *q, struct ring_piece *p);
 
-// fixed.c: the fixed index for a file or memory in this ring, or -1.
+// fixed.c: the fixed index for a file or memory in this ring, or -1. May submit what is queued, so
+// no half-filled entry may be in the queue.
 int ds_fixed_file(struct ds_queue *q, struct ds_handle *h);
 int ds_fixed_buffer(struct ds_queue *q, struct ds_op *op);
 void ds_fixed_register_bounce(struct ds_queue *q, u32 index);

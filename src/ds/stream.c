@@ -7,10 +7,14 @@
 // Between queueing the call and queueing the wait either side may fail. `stage` decides: whoever
 // moves it out of QUEUED first owns the outcome, so an operation whose wait could not be queued
 // either never starts, or has been waited for here before the error is forgotten.
+//
+// `stream_ops` of the driver counts what streams still hold, because a close may not pull gates and
+// memory from under them: those not started by then are refused, those running are waited for.
 #include <errno.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ds/driver.h"
@@ -29,14 +33,40 @@ struct async_op {
     off_t *file_offset_p;
     off_t *base_offset_p;
     ssize_t *bytes_p;
+    u64 ours; // `base` is opends_alloc() memory of this generation; 0: the caller's
 };
+
+#define DRAIN_STALL_MS 30000u
 
 static void async_put(struct async_op *a)
 {
     if (atomic_fetch_sub(&a->references, 1) == 1) {
         ds_accel_current()->gate_destroy(&a->gate);
         free(a);
+        _Atomic u32 *count = &ds_driver()->stream_ops;
+        atomic_fetch_sub(count, 1);
+        syscall(SYS_futex, count, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
     }
+}
+
+// A stream may be stuck for good (behind a call that never returns, or in a context that failed, of
+// which CUDA runs no more callbacks); so the wait ends when nothing has moved for a while.
+bool ds_streams_drain(void)
+{
+    _Atomic u32 *count = &ds_driver()->stream_ops;
+    u32 limit_ms = ds_config()->io_timeout_ms;
+    struct timespec stall = {.tv_sec = DRAIN_STALL_MS / 1000};
+    if (limit_ms != 0) {
+        stall.tv_sec = limit_ms / 1000;
+        stall.tv_nsec = (long)(limit_ms % 1000 * NS_PER_MS);
+    }
+    for (u32 left; (left = atomic_load(count)) > 0;) {
+        long rc = syscall(SYS_futex, count, FUTEX_WAIT_PRIVATE, left, &stall, NULL, 0);
+        if (rc != 0 && errno == ETIMEDOUT && atomic_load(count) == left) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void async_complete(struct async_op *a, ssize_t result)
@@ -66,6 +96,12 @@ static void async_start(void *arg)
                                            *a->file_offset_p, *a->base_offset_p);
     if (code != OPENDS_SUCCESS) {
         async_complete(a, -(ssize_t)code);
+        return;
+    }
+    // Freed since it was queued: the address may be someone else's by now.
+    if (a->ours != 0 && (a->op.buffer == NULL || a->op.buffer->generation != a->ours)) {
+        ds_op_release(&a->op);
+        async_complete(a, -(ssize_t)OPENDS_MEMORY_NOT_REGISTERED);
         return;
     }
     a->op.done = async_done;
@@ -101,6 +137,7 @@ static opends_error_t async_queue(struct async_op *a, opends_stream_t stream)
         return ds_fail(OPENDS_DEVICE_DRIVER_ERROR, rc, "no gate could be made (%d)", rc);
     }
     atomic_store(&a->references, 2);
+    atomic_fetch_add(&ds_driver()->stream_ops, 1);
     rc = accel->stream_call(stream, async_start, a);
     if (rc != 0) {
         async_put(a);
@@ -145,6 +182,7 @@ static opends_error_t async_submit(enum opends_opcode opcode, opends_handle_t fh
     }
     // Looked up now: inside a stream's call the vendor's library must not be asked.
     a->op.known_memory = (u8)(ds_accel_current()->memory_kind(base) + 1);
+    a->ours = ds_buffer_ours(base);
     a->fh = fh;
     a->opcode = opcode;
     a->base = base;

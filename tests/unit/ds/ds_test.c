@@ -162,6 +162,7 @@ int driver_teardown(void **state)
     unsetenv("OPENDS_QUEUE_DEPTH");
     unsetenv("OPENDS_THREADS");
     unsetenv("OPENDS_TRACE");
+    unsetenv("OPENDS_IO_TIMEOUT_MS");
     unsetenv("STUB_CUDA_FAIL");
     unsetenv("STUB_CUDA_DELAY_US");
     unsetenv("STUB_CUFILE_FAIL");
