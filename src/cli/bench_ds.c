@@ -287,12 +287,15 @@ static bool leg_record(const struct options *o, const struct bench_leg *leg)
         return false;
     }
     bench_leg_run(leg, r);
-    json_t *config = json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:f, s:I, s:I, s:i, s:s}", "backend", way_name(leg), "dataset",
-        leg->data->name, "mode", leg->way == BENCH_FIO ? "sync" : mode_name(leg->mode), "threads",
-        (int)leg->threads, "depth", (int)leg->depth, "scale", o->scale, "files",
-        (json_int_t)leg->data->count, "bytes", (json_int_t)leg->data->bytes, "n", (int)leg->repeats,
-        "cold", leg->is_cold_all ? "all" : "pages");
+    json_t *config = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:I, s:I, s:i, s:s}", "backend",
+                               way_name(leg), "dataset", leg->data->name, "mode",
+                               leg->way == BENCH_FIO ? "sync" : mode_name(leg->mode), "threads",
+                               (int)leg->threads, "depth", (int)leg->depth, "scale", o->scale,
+                               "files", (json_int_t)leg->data->count, "bytes",
+                               (json_int_t)leg->data->bytes, "n", (int)leg->repeats, "cold",
+                               r->is_warm         ? "no"
+                               : leg->is_cold_all ? "all"
+                                                  : "pages");
     json_t *record = json_pack("{s:o, s:o}", "config", config, "result", result_json(r));
     if (r->error[0] != 0) {
         json_object_set_new(record, "error", json_string(r->error));

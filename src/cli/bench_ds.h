@@ -26,6 +26,9 @@ struct bench_dataset {
     u64 size_min;
     u64 size_max;
     u64 per_folder;
+    i64 size_shift;      // added to the drawn size of every file
+    u64 size_shift_more; // so many files get one byte more
+    i64 last_extra;      // and the last one this
 };
 
 struct bench_leg {
@@ -52,6 +55,7 @@ struct bench_result {
     struct bench_pass passes[BENCH_REPEATS_MAX];
     u32 count;
     bool is_verified;
+    bool is_warm; // the page cache could not be dropped before every timed pass
     u64 bytes_verified;
     char error[256];
 };
@@ -66,11 +70,15 @@ u64 bench_file_size(const struct bench_dataset *d, u64 index);
 void bench_file_path(const struct bench_dataset *d, u64 index, char *out, size_t size);
 // Checks bytes of a file; the first wrong one makes it false.
 bool bench_bytes_right(const u8 *bytes, u64 index, u64 offset, u64 count);
-void bench_drop_caches(bool is_all);
+// False (and a line on stderr) when it is not allowed: the next pass is a warm one.
+bool bench_drop_caches(bool is_all);
 
 // bench_ds_legs.c
 void bench_leg_run(const struct bench_leg *leg, struct bench_result *result);
 double bench_now_s(void);
+
+// bench_ds_fio.c: one timed pass of fio, added to the result (its error when fio does not run).
+void bench_fio_pass(const struct bench_leg *leg, struct bench_result *result);
 
 // bench_ds_overhead.c: nanoseconds a call of a cached 4 KiB read; false when it cannot be measured.
 bool bench_overhead(const char *folder, double *library_ns, double *bare_ns, double *pread_ns);

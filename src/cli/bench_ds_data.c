@@ -39,10 +39,32 @@ static u64 mix(u64 v)
 u64 bench_file_size(const struct bench_dataset *d, u64 index)
 {
     u64 span = d->size_max - d->size_min + 1;
-    u64 size = d->size_min + (span <= 1 ? 0 : mix(index + 1) % span);
+    u64 size = d->size_min + (span <= 1 ? 0 : mix(index + 1) % span) + (u64)d->size_shift +
+               (index < d->size_shift_more);
     // tiktokish has no size that is a multiple of 512.
     bool must_be_odd = strcmp(d->name, "tiktokish") == 0;
-    return must_be_odd && size % 512 == 0 ? size - 1 : size;
+    size = must_be_odd && size % 512 == 0 ? size - 1 : size;
+    return index + 1 == d->count ? size + (u64)d->last_extra : size;
+}
+
+static u64 bytes_of(const struct bench_dataset *d)
+{
+    u64 bytes = 0;
+    for (u64 f = 0; f < d->count; f++) {
+        bytes += bench_file_size(d, f);
+    }
+    return bytes;
+}
+
+// At full scale the set has the published number of bytes: what the drawn sizes miss of it is
+// spread over all files, the remainder goes to the last.
+static void match_total(struct bench_dataset *d, u64 published)
+{
+    i64 missing = (i64)(published - bytes_of(d));
+    i64 count = (i64)d->count;
+    d->size_shift = (missing >= 0 ? missing : missing - count + 1) / count;
+    d->size_shift_more = (u64)(missing - d->size_shift * count);
+    d->last_extra = (i64)(published - bytes_of(d));
 }
 
 void bench_file_path(const struct bench_dataset *d, u64 index, char *out, size_t size)
@@ -71,9 +93,10 @@ bool bench_dataset_shape(const char *name, double scale, const char *folder,
         }
         snprintf(out->folder, sizeof(out->folder), "%s/%s-%llu", folder, name,
                  (unsigned long long)out->count);
-        for (u64 f = 0; f < out->count; f++) {
-            out->bytes += bench_file_size(out, f);
+        if (out->count == s->count) {
+            match_total(out, s->bytes);
         }
+        out->bytes = bytes_of(out);
         return true;
     }
     return false;
@@ -154,14 +177,17 @@ bool bench_dataset_make(struct bench_dataset *d)
 }
 
 // Datasets are synced when they are made and only read after, so their pages are clean.
-void bench_drop_caches(bool is_all)
+bool bench_drop_caches(bool is_all)
 {
+    bool is_dropped = true;
     int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, is_all ? "3" : "1", 1) != 1) {
         fprintf(stderr, "bench ds: page caches cannot be dropped (%s): the leg is warm\n",
                 strerror(errno));
+        is_dropped = false;
     }
     if (fd >= 0) {
         close(fd);
     }
+    return is_dropped;
 }

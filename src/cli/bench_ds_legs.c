@@ -377,14 +377,14 @@ static void workers_free(const struct bench_leg *leg, struct worker *workers)
     }
 }
 
-static void run_pass(struct run *r, struct bench_pass *pass)
+static void run_pass(struct run *r, struct bench_pass *pass, bool *is_warm)
 {
     const struct bench_leg *leg = r->leg;
     struct worker *workers = calloc(leg->threads, sizeof(*workers));
     u64 units = leg->data->count * r->units_per_file;
     if (workers != NULL && workers_make(r, workers, units)) {
-        if (!r->is_checked) {
-            bench_drop_caches(leg->is_cold_all);
+        if (!r->is_checked && !bench_drop_caches(leg->is_cold_all)) {
+            *is_warm = true;
         }
         double cpu = cpu_s();
         double start = bench_now_s();
@@ -407,42 +407,6 @@ static void run_pass(struct run *r, struct bench_pass *pass)
     free(workers);
 }
 
-// fio's io_uring engine over the same files, for bandwidth to compare with.
-static void run_fio(const struct bench_leg *leg, struct bench_pass *pass, char *error, size_t size)
-{
-    char command[1024];
-    char path[BENCH_PATH_BYTES + 64];
-    bench_file_path(leg->data, 0, path, sizeof(path));
-    u64 bytes = bench_file_size(leg->data, 0);
-    snprintf(
-        command, sizeof(command),
-        "fio --name=leg --filename=%s --rw=read --bs=1M --direct=1 --ioengine=io_uring "
-        "--iodepth=%u --size=%llu --readonly --output-format=terse --terse-version=3 2>/dev/null",
-        path, leg->depth, (unsigned long long)(bytes / MIB * MIB));
-    bench_drop_caches(leg->is_cold_all);
-    FILE *f = popen(command, "re");
-    char *line = NULL;
-    size_t line_size = 0;
-    bool is_read = f != NULL && getline(&line, &line_size, f) > 0;
-    int status = f == NULL ? -1 : pclose(f);
-    // Fields of the terse format, from 1: 6 KiB read, 7 KiB/s, 9 run time in ms.
-    char *field = line;
-    double values[10] = {0};
-    for (int i = 1; i < 10 && field != NULL; i++) {
-        values[i] = strtod(field, NULL);
-        field = strchr(field, ';');
-        field = field == NULL ? NULL : field + 1;
-    }
-    free(line);
-    if (!is_read || status != 0 || values[6] <= 0 || values[9] <= 0) {
-        snprintf(error, size, "fio did not run (is it installed?)");
-        return;
-    }
-    pass->bytes = (u64)values[6] * KIB;
-    pass->seconds = values[9] / 1000;
-    pass->ios = pass->bytes / MIB;
-}
-
 void bench_leg_run(const struct bench_leg *leg, struct bench_result *result)
 {
     memset(result, 0, sizeof(*result));
@@ -457,8 +421,7 @@ void bench_leg_run(const struct bench_leg *leg, struct bench_result *result)
     for (u32 pass = 0; pass <= leg->repeats && result->error[0] == 0; pass++) {
         if (leg->way == BENCH_FIO) {
             if (pass > 0) {
-                run_fio(leg, &result->passes[result->count++], result->error,
-                        sizeof(result->error));
+                bench_fio_pass(leg, result);
             }
             continue;
         }
@@ -470,7 +433,7 @@ void bench_leg_run(const struct bench_leg *leg, struct bench_result *result)
         struct bench_pass scratch;
         struct bench_pass *into = pass == 0 ? &scratch : &result->passes[result->count];
         memset(into, 0, sizeof(*into));
-        run_pass(&r, into);
+        run_pass(&r, into, &result->is_warm);
         if (atomic_load(&r.is_failed)) {
             snprintf(result->error, sizeof(result->error), "%s", r.error);
         } else if (pass == 0) {
