@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The io_uring backend: the table's row. The work is in ring.c, plan.c and engine.c.
+// The io_uring backend: the table's row. The work is in ring.c, plan.c, piece.c and engine.c.
 #include <errno.h>
 #include <liburing.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 // Shape. The public calls (io.c, batch.c, stream.c) check their arguments and make a `struct
 // ds_op`. The handle's backend says who executes it: a blocking backend (ref, gds) on the caller's
 // thread or a pool of workers (pool.c), the ring backends (uring, nvme) on an io_uring owned by the
-// calling thread (sync) or by an engine thread (batch and streams, engine.c). ring.c splits an
+// calling thread (sync) or by an engine thread (batch and streams, engine.c). plan.c splits an
 // operation into pieces; accelerators (accel.h) say what memory is and copy to and from it.
 //
 // State. The API is process-wide by nature, so there is exactly one mutable object, `ds_driver()`;
@@ -114,7 +114,7 @@ struct ds_op {
     u64 submit_ns;
     u64 deadline_ns; // 0: none
     struct ds_traffic traffic;
-    // Progress inside a ring (ring.c).
+    // Progress inside a ring (ring.c, plan.c, piece.c).
     struct {
         u64 next;     // first byte that no piece covers yet
         u64 limit;    // bytes the current stage covers

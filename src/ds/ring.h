@@ -110,6 +110,16 @@ void ds_queue_wake(struct ds_queue *q);
 void ds_queue_apply_forgets(struct ds_queue *q);
 // Any thread.
 void ds_queue_forget(struct ds_queue *q, bool is_file, u32 slot);
+// A submission entry; the ring is flushed when it is full.
+struct io_uring_sqe *ds_queue_sqe(struct ds_queue *q);
+// Goes on with an operation when its stage has no piece left, and finishes it after the last.
+void ds_queue_step(struct ds_queue *q, struct ds_op *op);
+
+// piece.c: a piece that was just cut goes on its way; its request's answer; the copies in flight
+// (with `wait`, waits for the oldest; returns how many are done).
+void ds_piece_begin(struct ds_queue *q, struct ring_piece *p);
+void ds_piece_completed(struct ds_queue *q, struct ring_piece *p, int res);
+u32 ds_copies_poll(struct ds_queue *q, bool wait);
 
 // plan.c: cuts the next piece of an operation. False when nothing can be cut now (no bounce is
 // free) or there is nothing left in this stage (op->ring.is_planned is then set).
