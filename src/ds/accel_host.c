@@ -207,7 +207,7 @@ static int stream_new(struct host_stream **out)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     list_init(&s->items);
-    int rc = pthread_create(&s->thread, NULL, stream_main, s);
+    int rc = ds_thread_start(&s->thread, stream_main, s);
     if (rc != 0) {
         free(s);
         return rc;

@@ -8,20 +8,7 @@
 #include <string.h>
 
 #include "ds/backends.h"
-#include "ds/cufile_abi.h"
-#include "ds/driver.h"
-
-struct ds_gds {
-    void *library;
-    struct cufile_error (*driver_open)(void);
-    struct cufile_error (*driver_close)(void);
-    struct cufile_error (*handle_register)(void **fh, struct cufile_descr *descr);
-    void (*handle_deregister)(void *fh);
-    struct cufile_error (*buf_register)(const void *base, size_t size, int flags);
-    struct cufile_error (*buf_deregister)(const void *base);
-    ssize_t (*read)(void *fh, void *base, size_t size, off_t file_offset, off_t base_offset);
-    ssize_t (*write)(void *fh, const void *base, size_t size, off_t file_offset, off_t base_offset);
-};
+#include "ds/gds.h"
 
 static struct ds_gds *gds(void)
 {
@@ -50,6 +37,10 @@ static bool load(struct ds_gds *g, char *why, size_t why_size)
             return false;
         }
     }
+    *(void **)&g->batch_setup = dlsym(g->library, "cuFileBatchIOSetUp");
+    *(void **)&g->batch_submit = dlsym(g->library, "cuFileBatchIOSubmit");
+    *(void **)&g->batch_status = dlsym(g->library, "cuFileBatchIOGetStatus");
+    *(void **)&g->batch_destroy = dlsym(g->library, "cuFileBatchIODestroy");
     // Current headers rename close; the old name stays for old programs.
     void *close_v2 = dlsym(g->library, "cuFileDriverClose_v2");
     if (close_v2 != NULL) {
@@ -101,6 +92,7 @@ static bool gds_probe(char *why, size_t why_size)
         free(g);
         return false;
     }
+    ds_gds_batch_init(g);
     ds_driver()->gds = g;
     return true;
 }
@@ -245,6 +237,7 @@ const struct ds_backend *ds_backend_gds(void)
         .attach = gds_attach,
         .detach = gds_detach,
         .blocking_exec = gds_exec,
+        .batch_take = ds_gds_batch_take,
         .buffer_register = gds_buffer_register,
         .buffer_deregister = gds_buffer_deregister,
     };

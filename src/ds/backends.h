@@ -15,5 +15,8 @@ void ds_sync_queue_release(struct ds_queue *q);
 void ds_nvme_init(void);
 void ds_nvme_close_all(void);
 
+// Batches of cuFile (gds_batch.c): ends what waits and was cancelled; waits for the rest and stops.
+void ds_gds_batch_kick(void);
+void ds_gds_batch_stop(void);
 // Ends cuFile with the driver.
 void ds_gds_close(void);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ds/backends.h"
 #include "ds/driver.h"
 
 #define BATCHES_MAX (1u << 20)
@@ -177,6 +178,7 @@ static u32 prepare_all(struct ds_batch *b, struct batch_chunk *chunk, unsigned n
         }
         bo->op.done = batch_op_done;
         bo->op.owner = bo;
+        bo->op.is_batched = true;
         bo->op.is_durable |= p->opcode == OPENDS_WRITE && (flags & OPENDS_WRITE_DURABLE) != 0;
         if (b->timeout_ms != 0) {
             bo->op.deadline_ns = bo->op.submit_ns + b->timeout_ms * NS_PER_MS;
@@ -231,6 +233,12 @@ opends_error_t opends_batch_io_submit(opends_batch_handle_t batch, unsigned nr,
     return e;
 }
 
+static void kick_waiting(void)
+{
+    ds_pool_kick();
+    ds_gds_batch_kick();
+}
+
 // The deadline of the oldest running operation, or 0. Under the lock.
 static u64 first_deadline_ns(const struct ds_batch *b)
 {
@@ -266,7 +274,7 @@ static void wait_locked(struct ds_batch *b, u32 min_nr, u64 until_ns)
         }
         kicked_ns = deadline_ns;
         pthread_mutex_unlock(&b->lock);
-        ds_pool_kick(); // operations that wait for a worker do not look at the clock themselves
+        kick_waiting(); // what waits for a worker does not look at the clock itself
         pthread_mutex_lock(&b->lock);
     }
 }
@@ -332,7 +340,7 @@ static void cancel_all(struct ds_batch *b)
     bool is_running = b->running_count > 0;
     pthread_mutex_unlock(&b->lock);
     if (is_running) {
-        ds_pool_kick();
+        kick_waiting();
         ds_engines_kick();
     }
 }

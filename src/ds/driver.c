@@ -7,6 +7,7 @@
 #include "ds/driver.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,18 @@ struct ds_thread *ds_thread_self(void)
     return t;
 }
 
+// Signals are the program's: its threads handle them, never ours.
+int ds_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(thread, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
 static void probe_backends(struct ds_driver *d)
 {
     for (u32 id = 0; id < DS_BACKEND_COUNT; id++) {
@@ -172,6 +185,7 @@ static opends_error_t driver_open_locked(struct ds_driver *d)
     if (wanted >= 0 && !d->is_present[wanted] && d->config.policy == DS_POLICY_REQUIRE_DIRECT) {
         e = ds_fail(OPENDS_PLATFORM_NOT_SUPPORTED, 0, "backend %s: %s",
                     ds_backend((enum ds_backend_id)wanted)->name, d->missing[wanted]);
+        ds_gds_batch_stop();
         ds_gds_close();
         d->accel->close();
         return e;
@@ -232,6 +246,7 @@ opends_error_t opends_driver_close(void)
         }
         ds_batches_close_all();
         ds_buffers_close_all(); // before the engines: forgetting a buffer asks them
+        ds_gds_batch_stop();    // before the workers: they take what fails there
         ds_pool_stop();
         ds_engines_stop();
         ds_sync_queues_close();

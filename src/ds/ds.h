@@ -108,6 +108,7 @@ struct ds_op {
     u8 known_memory; // enum ds_memory_kind + 1 when the submitter has looked already, else 0
     bool is_device_memory;
     bool is_durable;
+    bool is_batched; // submitted by a batch
     bool fell_back;
     bool is_started;
     _Atomic u8 cancel; // enum ds_cancel
@@ -175,6 +176,8 @@ struct ds_backend {
     // Executes the whole operation and fills result, dev_err, path and traffic; NULL for ring
     // backends.
     void (*blocking_exec)(struct ds_op *op);
+    // Takes those of a batch's operations that it executes by batches of its own; may be NULL.
+    void (*batch_take)(struct list *ops);
     opends_error_t (*buffer_register)(const void *base, size_t size, int flags);
     void (*buffer_deregister)(const void *base);
 };
@@ -276,9 +279,12 @@ void ds_engines_init(void);
 opends_error_t ds_engines_start(void);
 void ds_engines_submit(struct list *ops, u32 count);
 void ds_engines_stop(void);
-// Wakes all engines and workers, so that they look at cancelled operations.
+// Wakes all engines, so that they look at cancelled operations.
 void ds_engines_kick(void);
+// Ends what waits for a worker and was cancelled or is out of time.
 void ds_pool_kick(void);
+// Starts a thread that takes none of the program's signals. 0 or an errno.
+int ds_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 // Asks every ring in the mask to drop its fixed file or buffer; each does so before its next use.
 void ds_rings_forget_file(u64 ring_mask, u32 slot);
 void ds_rings_forget_buffer(u64 ring_mask, u32 slot);

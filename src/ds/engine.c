@@ -3,7 +3,6 @@
 // inbox; an engine that sleeps is woken through an eventfd that its ring reads. They start on first
 // need.
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include "ds/driver.h"
@@ -83,13 +82,7 @@ static struct ds_engine *engine_start(int *sys_errno)
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->ready, NULL);
     list_init(&e->inbox);
-    // Signals are the program's: its threads handle them, never ours.
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    *sys_errno = pthread_create(&e->thread, NULL, engine_main, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    *sys_errno = ds_thread_start(&e->thread, engine_main, e);
     if (*sys_errno == 0) {
         pthread_mutex_lock(&e->lock);
         while (!e->is_ready) {

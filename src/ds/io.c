@@ -123,7 +123,11 @@ void ds_ops_submit_list(struct list *ops, u32 count)
             blocking_count++;
         }
     }
+    const struct ds_backend *gds = ds_backend(DS_GDS);
     if (blocking_count > 0) {
+        gds->batch_take(&blocking);
+    }
+    if (!list_is_empty(&blocking)) {
         ds_pool_submit(&blocking);
     }
     if (!list_is_empty(ops)) {

@@ -81,7 +81,7 @@ void ds_pool_submit(struct list *ops)
     // `idle` still counts woken threads that have not run yet; their work is in `queued` too.
     u32 helpers = p->idle;
     while (helpers < p->queued && p->thread_count < workers_max()) {
-        if (pthread_create(&p->threads[p->thread_count], NULL, worker_main, p) != 0) {
+        if (ds_thread_start(&p->threads[p->thread_count], worker_main, p) != 0) {
             break;
         }
         p->thread_count++;

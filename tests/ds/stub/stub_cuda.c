@@ -12,6 +12,7 @@
 // copy later STUB_CUDA_DEVICES=n       the number of devices (default 1)
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -203,7 +204,12 @@ static struct stream *stream_new(void)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     s->tail = &s->head;
+    sigset_t all; // the program's signals are not for a driver's threads
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     pthread_create(&s->thread, NULL, stream_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return s;
 }
 

@@ -3,8 +3,11 @@
 // stub CUDA driver's device memory. Like the vendor's, it refuses files it does not like, moves at
 // most 16 MiB a call, and answers -1 with errno for system errors.
 //
-// STUB_CUFILE_FAIL=call:code  read, write, handle, driver fail with the code (negative for -errno
-// style)
+// Batches hold BATCH_ENTRIES_MAX entries, refuse more, move CALL_BYTES_MAX an entry at most, and
+// report the newest first.
+//
+// STUB_CUFILE_FAIL=call:code  read, write, handle, driver, setup, submit, status, entry fail with
+// the code (negative for -errno style)
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,7 +18,8 @@
 #include "ds/cufile_abi.h"
 #include "stub_cuda.h"
 
-#define CALL_BYTES_MAX (16u << 20)
+#define CALL_BYTES_MAX    (16u << 20)
+#define BATCH_ENTRIES_MAX 32u
 
 STUB_API struct cufile_error cuFileDriverOpen(void);
 STUB_API struct cufile_error cuFileDriverClose(void);
@@ -26,9 +30,24 @@ STUB_API struct cufile_error cuFileBufDeregister(const void *base);
 STUB_API ssize_t cuFileRead(void *fh, void *base, size_t size, off_t offset, off_t base_offset);
 STUB_API ssize_t cuFileWrite(void *fh, const void *base, size_t size, off_t offset,
                              off_t base_offset);
+STUB_API struct cufile_error cuFileBatchIOSetUp(void **batch, unsigned nr);
+STUB_API struct cufile_error cuFileBatchIOSubmit(void *batch, unsigned nr,
+                                                 opends_io_params_t *params, unsigned flags);
+STUB_API struct cufile_error cuFileBatchIOGetStatus(void *batch, unsigned min_nr, unsigned *nr,
+                                                    opends_io_events_t *events,
+                                                    struct timespec *timeout);
+STUB_API void cuFileBatchIODestroy(void *batch);
 STUB_API long stub_cufile_calls(void);
+STUB_API long stub_cufile_batch_entries(void);
 
 static _Atomic long calls;
+static _Atomic long batch_entries;
+
+struct stub_batch {
+    unsigned capacity;
+    unsigned count; // entries with an event not yet reported
+    opends_io_events_t events[BATCH_ENTRIES_MAX];
+};
 
 struct stub_handle {
     int fd;
@@ -48,6 +67,11 @@ static int fail_code(const char *call)
 long stub_cufile_calls(void)
 {
     return atomic_load(&calls);
+}
+
+long stub_cufile_batch_entries(void)
+{
+    return atomic_load(&batch_entries);
 }
 
 struct cufile_error cuFileDriverOpen(void)
@@ -145,4 +169,64 @@ ssize_t cuFileRead(void *fh, void *base, size_t size, off_t offset, off_t base_o
 ssize_t cuFileWrite(void *fh, const void *base, size_t size, off_t offset, off_t base_offset)
 {
     return move(fh, (uint64_t)(uintptr_t)base + (uint64_t)base_offset, size, offset, 1);
+}
+
+struct cufile_error cuFileBatchIOSetUp(void **batch, unsigned nr)
+{
+    int code = fail_code("setup");
+    if (code == 0 && (nr == 0 || nr > BATCH_ENTRIES_MAX)) {
+        code = OPENDS_DRIVER_UNSUPPORTED_LIMIT;
+    }
+    struct stub_batch *b = code == 0 ? calloc(1, sizeof(*b)) : NULL;
+    if (b != NULL) {
+        b->capacity = nr;
+        *batch = b;
+    }
+    return (struct cufile_error){code, 0};
+}
+
+struct cufile_error cuFileBatchIOSubmit(void *batch, unsigned nr, opends_io_params_t *params,
+                                        unsigned flags)
+{
+    struct stub_batch *b = batch;
+    int code = fail_code("submit");
+    int entry_code = fail_code("entry");
+    (void)flags;
+    if (code == 0 && nr > b->capacity - b->count) {
+        code = OPENDS_BATCH_FULL;
+    }
+    for (unsigned i = 0; i < nr && code == 0; i++) {
+        const opends_io_params_t *p = &params[i];
+        uint64_t device =
+            (uint64_t)(uintptr_t)p->u.batch.dev_ptr_base + (uint64_t)p->u.batch.dev_ptr_offset;
+        ssize_t n = entry_code != 0 ? -1
+                                    : move(p->fh, device, p->u.batch.size, p->u.batch.file_offset,
+                                           p->opcode == OPENDS_WRITE);
+        b->events[b->count++] =
+            (opends_io_events_t){.cookie = p->cookie,
+                                 .status = n < 0 ? OPENDS_FAILED : OPENDS_COMPLETE,
+                                 .ret = (size_t)n};
+        atomic_fetch_add(&batch_entries, 1);
+    }
+    return (struct cufile_error){code, 0};
+}
+
+struct cufile_error cuFileBatchIOGetStatus(void *batch, unsigned min_nr, unsigned *nr,
+                                           opends_io_events_t *events, struct timespec *timeout)
+{
+    struct stub_batch *b = batch;
+    unsigned count = 0;
+    int code = fail_code("status");
+    (void)min_nr;
+    (void)timeout;
+    while (code == 0 && count < *nr && b->count > 0) {
+        events[count++] = b->events[--b->count];
+    }
+    *nr = count;
+    return (struct cufile_error){code, 0};
+}
+
+void cuFileBatchIODestroy(void *batch)
+{
+    free(batch);
 }

@@ -2,6 +2,7 @@
 // What goes wrong: I/O errors, full disks, device errors, fork, exec, signals; and what is counted.
 #include "ds_test.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool is_gds(void)
@@ -259,6 +261,87 @@ static void test_gds_fallback(void **state)
     close(fd);
 }
 
+// Reads `count` pieces of the pattern file as one batch and checks them. Returns the handle's
+// report.
+static opends_path_info_t gds_batch_read(int fd, size_t bytes, unsigned count)
+{
+    opends_path_info_t info;
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(count * bytes);
+    uint8_t *host = malloc(bytes);
+    opends_io_params_t *p = calloc(count, sizeof(*p));
+    opends_io_events_t *events = calloc(count, sizeof(*events));
+    opends_batch_handle_t b;
+    for (unsigned i = 0; i < count; i++) {
+        p[i] = (opends_io_params_t){.mode = OPENDS_BATCH, .fh = h};
+        p[i].u.batch.dev_ptr_base = memory;
+        p[i].u.batch.dev_ptr_offset = (off_t)(i * bytes);
+        p[i].u.batch.file_offset = i * 77;
+        p[i].u.batch.size = bytes;
+        p[i].cookie = (void *)(uintptr_t)i;
+    }
+    assert_ok(opends_batch_io_setup(&b, count));
+    assert_ok(opends_batch_io_submit(b, count, p, 0));
+    unsigned nr = count;
+    assert_ok(opends_batch_io_get_status(b, count, &nr, events, NULL));
+    assert_int_equal(nr, count);
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t c = (uintptr_t)events[i].cookie;
+        assert_int_equal(events[i].status, OPENDS_COMPLETE);
+        assert_int_equal(events[i].ret, bytes);
+        memory_get(host, memory + c * bytes, bytes);
+        pattern_check(host, 7, c * 77, bytes);
+    }
+    assert_ok(opends_handle_path(h, &info));
+    opends_batch_io_destroy(b);
+    opends_handle_deregister(h);
+    memory_delete(memory);
+    free(events);
+    free(p);
+    free(host);
+    return info;
+}
+
+// Batches go by cuFile's own, of which the stub's take 32 entries; where those fail, by plain
+// calls.
+static void test_gds_batch(void **state)
+{
+    (void)state;
+    if (!is_gds()) {
+        skip();
+    }
+    void *stub = dlopen(getenv("OPENDS_CUFILE_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(stub);
+    long (*entries)(void) = (long (*)(void))dlsym(stub, "stub_cufile_batch_entries");
+    assert_non_null(entries);
+    int fd = file_make(7, 18 << 20, O_DIRECT);
+    long before = entries();
+    opends_path_info_t info = gds_batch_read(fd, 10000, 500);
+    assert_int_equal(entries() - before, 500);
+    assert_int_equal(info.gds_bytes, 500 * 10000);
+    assert_int_equal(info.fallbacks, 0);
+    before = entries();
+    info = gds_batch_read(fd, (17 << 20) + 5, 2); // more than an entry may move
+    assert_int_equal(entries() - before, 4);
+    assert_int_equal(info.fallbacks, 0);
+    // An entry that fails is done again by a plain call.
+    setenv("STUB_CUFILE_FAIL", "entry:-5", 1);
+    info = gds_batch_read(fd, 10000, 50);
+    assert_int_equal(info.gds_bytes, 50 * 10000);
+    // No status can be had, none be submitted, or no batch be set up: plain calls, and the reason.
+    const char *const calls[] = {"status:5030", "submit:5035", "setup:5003"};
+    const char *const names[] = {"GetStatus", "Submit", "SetUp"};
+    for (int i = 0; i < 3; i++) {
+        driver_reopen("STUB_CUFILE_FAIL", calls[i]);
+        info = gds_batch_read(fd, 10000, 100);
+        assert_int_equal(info.gds_bytes, 100 * 10000);
+        assert_true(info.fallbacks > 0);
+        assert_non_null(strstr(info.last_fallback, names[i]));
+    }
+    dlclose(stub);
+    close(fd);
+}
+
 static void test_fork(void **state)
 {
     (void)state;
@@ -350,6 +433,44 @@ static void test_signals(void **state)
     close(fd);
 }
 
+// The library's threads take none of the program's signals, whoever made them.
+static void test_signals_are_the_programs(void **state)
+{
+    (void)state;
+    int fd = file_make(7, 65536, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(65536);
+    struct sigaction act = {.sa_handler = on_tick};
+    struct sigaction old;
+    sigset_t usr1;
+    sigset_t pending;
+    size_t size = 65536;
+    off_t zero = 0;
+    ssize_t got = 0;
+    sigaction(SIGUSR1, &act, &old);
+    // Engines or workers, and a stream's thread, start here.
+    assert_ok(opends_read_async(h, memory, &size, &zero, &zero, &got, NULL));
+    assert_ok(opends_stream_synchronize(NULL));
+    assert_int_equal(got, 65536);
+    int before = atomic_load(&ticks);
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &usr1, NULL);
+    kill(getpid(), SIGUSR1);
+    // A thread that would take it needs a moment to do so.
+    struct timespec moment = {.tv_nsec = 20000000};
+    nanosleep(&moment, NULL);
+    sigpending(&pending);
+    assert_true(sigismember(&pending, SIGUSR1)); // nobody else took it
+    assert_int_equal(atomic_load(&ticks), before);
+    pthread_sigmask(SIG_UNBLOCK, &usr1, NULL);
+    assert_int_equal(atomic_load(&ticks), before + 1);
+    sigaction(SIGUSR1, &old, NULL);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
 static void test_statistics(void **state)
 {
     (void)state;
@@ -426,8 +547,10 @@ int main(void)
         T(test_durable),
         T(test_slow_copies),
         T(test_gds_fallback),
+        T(test_gds_batch),
         T(test_fork),
         T(test_signals),
+        T(test_signals_are_the_programs),
         T(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

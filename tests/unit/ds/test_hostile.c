@@ -174,16 +174,17 @@ static void test_close_in_flight(void **state)
     static ssize_t got[OPS];
     size_t size = BYTES;
     off_t zero = 0;
+    off_t ats[2] = {OPS * BYTES, (OPS + 1) * BYTES}; // a range of memory for each stream
     for (int round = 0; round < 12; round++) {
         int fd = file_make(7, BYTES, O_DIRECT);
         opends_handle_t h = handle_new(fd);
-        uint8_t *memory = memory_new(BYTES);
+        uint8_t *memory = memory_new((OPS + 2) * BYTES);
         opends_batch_handle_t b;
         static opends_io_params_t p[OPS];
         opends_stream_t streams[2];
         assert_ok(opends_batch_io_setup(&b, OPS));
         for (size_t i = 0; i < OPS; i++) {
-            p[i] = read_of(h, memory, 0, BYTES);
+            p[i] = read_of(h, memory, i * BYTES, BYTES);
         }
         assert_ok(opends_batch_io_submit(b, OPS, p, 0));
         for (int i = 0; i < 2; i++) {
@@ -194,7 +195,8 @@ static void test_close_in_flight(void **state)
         }
         for (int i = 0; i < OPS; i++) {
             got[i] = -1;
-            assert_ok(opends_read_async(h, memory, &size, &zero, &zero, &got[i], streams[i % 2]));
+            assert_ok(
+                opends_read_async(h, memory, &size, &zero, &ats[i % 2], &got[i], streams[i % 2]));
         }
         assert_ok(opends_driver_close());
         for (int i = 0; i < OPS; i++) {
