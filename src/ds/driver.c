@@ -83,10 +83,17 @@ static void thread_end(void *value)
     free(t);
 }
 
-// In a forked child: nothing of the parent's is usable, so everything starts anew.
+// In a forked child: nothing of the parent's is usable, so everything starts anew. Copied
+// descriptors are closed, or an unlinked file would keep its space, and a ring its pinned buffers,
+// for as long as the child lives.
 static void fork_child(void)
 {
     struct ds_driver *d = ds_driver();
+    if (atomic_load(&d->state) == DS_OPEN) {
+        ds_handles_fork_child();
+        ds_engines_fork_child();
+        ds_sync_queues_fork_child();
+    }
     u64 epoch = atomic_load(&d->epoch);
     pthread_key_t key = d->thread_key;
     memset(d, 0, sizeof(*d));

@@ -224,6 +224,8 @@ struct ds_handle *ds_handle_get(opends_handle_t name);
 void ds_handle_hold(struct ds_handle *h);
 void ds_handle_put(struct ds_handle *h);
 void ds_handles_close_all(void);
+// In a forked child: closes the copied descriptors (async-signal-safe).
+void ds_handles_fork_child(void);
 long ds_handles_count(void);
 // A descriptor without O_DIRECT for the file, opened on first need; -1 with errno.
 int ds_handle_buffered_fd(struct ds_handle *h);
@@ -279,6 +281,7 @@ void ds_engines_init(void);
 opends_error_t ds_engines_start(void);
 void ds_engines_submit(struct list *ops, u32 count);
 void ds_engines_stop(void);
+void ds_engines_fork_child(void);
 // Wakes all engines, so that they look at cancelled operations.
 void ds_engines_kick(void);
 // Ends what waits for a worker and was cancelled or is out of time.
@@ -290,6 +293,7 @@ void ds_rings_forget_file(u64 ring_mask, u32 slot);
 void ds_rings_forget_buffer(u64 ring_mask, u32 slot);
 void ds_sync_queues_init(void);
 void ds_sync_queues_close(void);
+void ds_sync_queues_fork_child(void);
 // The calling thread's ring, locked; NULL when none can be had (errno says why).
 struct ds_queue *ds_sync_queue_get(void);
 void ds_sync_queue_put(struct ds_queue *q);

@@ -190,6 +190,14 @@ void ds_engines_kick(void)
     }
 }
 
+void ds_engines_fork_child(void)
+{
+    u32 count = atomic_load(&set()->count);
+    for (u32 i = 0; i < count; i++) {
+        ds_queue_fork_child(atomic_load(&set()->list[i])->queue);
+    }
+}
+
 void ds_engines_stop(void)
 {
     struct ds_engine_set *s = set();

@@ -70,11 +70,13 @@ void ds_handle_hold(struct ds_handle *h)
     ASSERT((before & STATE_REFERENCES) != 0);
 }
 
+// The number is forgotten first: a fork() in between must not find one that may be another's.
 static void close_fd(int *fd)
 {
-    if (*fd >= 0) {
-        close(*fd);
-        *fd = -1;
+    int was = *fd;
+    *fd = -1;
+    if (was >= 0) {
+        close(was);
     }
 }
 
@@ -389,6 +391,19 @@ void ds_handles_close_all(void)
         ds_handle_hold(h);
         handle_close(h);
         ds_handle_put(h);
+    }
+}
+
+void ds_handles_fork_child(void)
+{
+    struct ds_handle_table *t = table();
+    for (u32 slot = 0; slot < t->slots; slot++) {
+        struct ds_handle *chunk = atomic_load(&t->chunks[slot / DS_SLOTS_CHUNK]);
+        struct ds_handle *h = chunk == NULL ? NULL : &chunk[slot % DS_SLOTS_CHUNK];
+        if (h != NULL && (atomic_load(&h->state) & STATE_REFERENCES) != 0) {
+            close_fd(&h->direct_fd);
+            close_fd(&h->buffered_fd);
+        }
     }
 }
 

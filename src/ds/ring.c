@@ -115,6 +115,14 @@ void ds_queue_destroy(struct ds_queue *q)
     free(q);
 }
 
+void ds_queue_fork_child(struct ds_queue *q)
+{
+    close(q->ring.ring_fd);
+    if (q->wake_fd >= 0) {
+        close(q->wake_fd);
+    }
+}
+
 bool ds_queue_is_idle(const struct ds_queue *q)
 {
     return q->active_count == 0 && q->waiting_count == 0;

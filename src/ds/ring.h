@@ -99,6 +99,8 @@ struct ds_queue {
 // NULL with *sys_errno on failure. An engine's queue must be made by its own thread.
 struct ds_queue *ds_queue_create(bool is_engine, int *sys_errno);
 void ds_queue_destroy(struct ds_queue *q);
+// In a forked child: closes the copied descriptors and leaves the parent's ring alone.
+void ds_queue_fork_child(struct ds_queue *q);
 void ds_queue_start(struct ds_queue *q, struct ds_op *op);
 bool ds_queue_is_idle(const struct ds_queue *q);
 // Moves everything on; with `wait`, sleeps until something has happened. Engine queues call

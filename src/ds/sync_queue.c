@@ -32,9 +32,10 @@ static struct ds_queue *queue_assign(void)
         int sys_errno = 0;
         struct ds_queue *q = ds_queue_create(false, &sys_errno);
         if (q != NULL) {
-            best = s->count++;
+            best = s->count;
             s->queues[best] = q;
             s->users[best] = 0;
+            s->count++;
         }
         errno = sys_errno;
     }
@@ -117,6 +118,13 @@ void ds_rings_forget_file(u64 ring_mask, u32 slot)
 void ds_rings_forget_buffer(u64 ring_mask, u32 slot)
 {
     forget(ring_mask, false, slot);
+}
+
+void ds_sync_queues_fork_child(void)
+{
+    for (u32 i = 0; i < set()->count; i++) {
+        ds_queue_fork_child(set()->queues[i]);
+    }
 }
 
 void ds_sync_queues_close(void)

@@ -342,6 +342,21 @@ static void test_gds_batch(void **state)
     close(fd);
 }
 
+// How many descriptors of this process lead to something with `text` in its name.
+static int descriptors_of(const char *text)
+{
+    char path[64];
+    char target[256];
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        target[n < 0 ? 0 : n] = 0;
+        count += strstr(target, text) != NULL;
+    }
+    return count;
+}
+
 static void test_fork(void **state)
 {
     (void)state;
@@ -363,6 +378,9 @@ static void test_fork(void **state)
         bool is_right = opends_read(h, plain, 10, 0, 0) == -OPENDS_DRIVER_NOT_INITIALIZED &&
                         opends_use_count() == 0 &&
                         opends_driver_close().err == OPENDS_DRIVER_NOT_INITIALIZED;
+        // Of the files and rings of the parent only the test's own descriptor is left.
+        is_right = is_right && descriptors_of("ds-test-") == (is_gds() ? 2 : 1) &&
+                   descriptors_of("io_uring") == 0;
         setenv("OPENDS_ACCEL", "host",
                1); // CUDA cannot be used in a child of a process that used it
         is_right = is_right && opends_driver_open().err == OPENDS_SUCCESS;
