@@ -89,8 +89,9 @@ static void thread_end(void *value)
 static void fork_child(void)
 {
     struct ds_driver *d = ds_driver();
+    u32 last_generation = ds_handles_fork_child();
+    u64 batch_generation = d->batches.next_generation;
     if (atomic_load(&d->state) == DS_OPEN) {
-        ds_handles_fork_child();
         ds_engines_fork_child();
         ds_sync_queues_fork_child();
     }
@@ -98,6 +99,9 @@ static void fork_child(void)
     pthread_key_t key = d->thread_key;
     memset(d, 0, sizeof(*d));
     d->thread_key = key;
+    // Names that the parent gave stay unknown here: none is given again.
+    d->handles.first_generation = last_generation;
+    d->batches.next_generation = batch_generation;
     atomic_store(&d->epoch, epoch + 1);
     pthread_mutex_init(&d->open_lock, NULL);
 }

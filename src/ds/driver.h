@@ -11,6 +11,7 @@ struct ds_handle_table {
     struct ds_handle *free;
     u32 slots; // made so far
     _Atomic u32 count;
+    u32 first_generation; // of new slots, less 1: in a forked child above all of the parent's
 };
 
 // buffer.c: registered ranges sorted by base.

@@ -224,8 +224,9 @@ struct ds_handle *ds_handle_get(opends_handle_t name);
 void ds_handle_hold(struct ds_handle *h);
 void ds_handle_put(struct ds_handle *h);
 void ds_handles_close_all(void);
-// In a forked child: closes the copied descriptors (async-signal-safe).
-void ds_handles_fork_child(void);
+// In a forked child: closes the copied descriptors (async-signal-safe). Returns the last generation
+// that a name of the parent has.
+u32 ds_handles_fork_child(void);
 long ds_handles_count(void);
 // A descriptor without O_DIRECT for the file, opened on first need; -1 with errno.
 int ds_handle_buffered_fd(struct ds_handle *h);

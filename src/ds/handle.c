@@ -131,7 +131,7 @@ static struct ds_handle *slot_take(void)
         if (chunk != NULL) {
             for (u32 i = DS_SLOTS_CHUNK; i-- > 0;) {
                 chunk[i].slot = t->slots + i;
-                atomic_store(&chunk[i].state, (u64)1 << 32);
+                atomic_store(&chunk[i].state, ((u64)t->first_generation + 1) << 32);
                 chunk[i].next_free = t->free;
                 t->free = &chunk[i];
             }
@@ -394,17 +394,21 @@ void ds_handles_close_all(void)
     }
 }
 
-void ds_handles_fork_child(void)
+u32 ds_handles_fork_child(void)
 {
     struct ds_handle_table *t = table();
+    u32 last = t->first_generation;
     for (u32 slot = 0; slot < t->slots; slot++) {
         struct ds_handle *chunk = atomic_load(&t->chunks[slot / DS_SLOTS_CHUNK]);
         struct ds_handle *h = chunk == NULL ? NULL : &chunk[slot % DS_SLOTS_CHUNK];
-        if (h != NULL && (atomic_load(&h->state) & STATE_REFERENCES) != 0) {
+        u64 state = h == NULL ? 0 : atomic_load(&h->state);
+        last = MAX(last, (u32)(state >> 32));
+        if ((state & STATE_REFERENCES) != 0) {
             close_fd(&h->direct_fd);
             close_fd(&h->buffered_fd);
         }
     }
+    return last;
 }
 
 long ds_handles_count(void)

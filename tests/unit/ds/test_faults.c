@@ -369,6 +369,8 @@ static void test_fork(void **state)
     ssize_t got = -1;
     assert_ok(opends_read_async(h, memory, &size, &zero, &zero, &got, NULL)); // engines run too
     assert_ok(opends_stream_synchronize(NULL));
+    opends_batch_handle_t batch;
+    assert_ok(opends_batch_io_setup(&batch, 1));
     pid_t child = fork();
     if (child == 0) {
         // No driver here; old names are unknown; one of our own works.
@@ -385,7 +387,17 @@ static void test_fork(void **state)
                1); // CUDA cannot be used in a child of a process that used it
         is_right = is_right && opends_driver_open().err == OPENDS_SUCCESS;
         is_right = is_right && opends_read(h, plain, 10, 0, 0) == -OPENDS_HANDLE_NOT_REGISTERED;
+        for (int i = 0; i < 500; i++) { // slots are used again under other names
+            opends_handle_t other = NULL;
+            is_right =
+                is_right && opends_handle_register(&other, fd).err == OPENDS_SUCCESS && other != h;
+            opends_handle_deregister(other);
+        }
         is_right = is_right && opends_handle_register(&mine, fd).err == OPENDS_SUCCESS;
+        // Nor does a name of the parent mean something of the child's, now that there is something.
+        opends_batch_handle_t my_batch = NULL;
+        is_right = is_right && opends_batch_io_setup(&my_batch, 1).err == OPENDS_SUCCESS;
+        is_right = is_right && opends_batch_io_cancel(batch).err == OPENDS_INVALID_VALUE;
         is_right = is_right && opends_read(mine, plain, 65536, 0, 0) == 65536;
         is_right = is_right && plain[777] == pattern_byte(7, 777);
         is_right = is_right && opends_driver_close().err == OPENDS_SUCCESS;
