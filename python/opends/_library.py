@@ -111,7 +111,12 @@ _PROTOTYPES = {
 
 
 def _load():
-    library = ctypes.CDLL(os.environ.get("OPENDS_LIBRARY", "libopends.so.0"), use_errno=True)
+    name = os.environ.get("OPENDS_LIBRARY", "libopends.so.0")
+    try:
+        library = ctypes.CDLL(name, use_errno=True)
+    except OSError as e:
+        raise ImportError(f"libopends cannot be loaded ({e}); install it, or set OPENDS_LIBRARY to the "
+                          "path of libopends.so.0") from e
     for name, (result, arguments) in _PROTOTYPES.items():
         function = getattr(library, name)
         function.restype = result
@@ -124,13 +129,21 @@ _lock = threading.Lock()
 _state = {"pid": None}
 
 
+# Of these, dev_err is the accelerator's number and no errno.
+_DEVICE_CODES = (5011, 5015, 5029)
+
+
 class Error(OSError):
-    """A failed call. ``code`` is the library's code, ``dev_err`` the device's or the kernel's."""
+    """A failed call. ``code`` is the library's code, ``dev_err`` the device's or the kernel's, and
+    ``errno`` the kernel's where it was the kernel that failed, else None."""
 
     def __init__(self, code, dev_err=0):
         text = lib.opends_op_status_error(code).decode()
-        detail = lib.opends_last_error().decode()
-        super().__init__(dev_err if dev_err > 0 else 0, f"{text} ({code}): {detail}")
+        message = f"{text} ({code}): {lib.opends_last_error().decode()}"
+        if dev_err > 0 and code not in _DEVICE_CODES:
+            super().__init__(dev_err, message)
+        else:
+            super().__init__(message)
         self.code = code
         self.dev_err = dev_err
 

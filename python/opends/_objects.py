@@ -13,10 +13,14 @@ from ._library import (COMPLETE, IoEvents, IoParams, PathInfo, READ, Timespec, W
 def _address_and_size(buffer, writable):
     """The address and size of anything that can be read into or written from, and what keeps it alive."""
     if isinstance(buffer, Buffer):
-        return buffer.address, buffer.size, buffer
+        return buffer._live(), buffer.size, buffer
+    if hasattr(buffer, "data_ptr"):  # torch, whose array interfaces refuse some of its types
+        if hasattr(buffer, "is_contiguous") and not buffer.is_contiguous():
+            raise ValueError("the tensor is not contiguous")
+        return buffer.data_ptr(), buffer.numel() * buffer.element_size(), buffer
     for name in ("__cuda_array_interface__", "__array_interface__"):
         interface = getattr(buffer, name, None)
-        if interface is not None:
+        if interface is not None and interface.get("data") is not None:
             if interface.get("strides") is not None:
                 raise ValueError("the array is not contiguous")
             address, read_only = interface["data"]
@@ -26,11 +30,9 @@ def _address_and_size(buffer, writable):
             for extent in interface["shape"]:
                 size *= extent
             return address, size, buffer
-    if hasattr(buffer, "data_ptr"):  # torch
-        if hasattr(buffer, "is_contiguous") and not buffer.is_contiguous():
-            raise ValueError("the tensor is not contiguous")
-        return buffer.data_ptr(), buffer.nbytes, buffer
     if isinstance(buffer, int):
+        if not 0 <= buffer < 1 << 64:
+            raise ValueError(f"{buffer} is no address")
         return buffer, None, None
     if isinstance(buffer, c_void_p):
         return buffer.value, None, None
@@ -46,7 +48,10 @@ def _address_and_size(buffer, writable):
     return ctypes.addressof((ctypes.c_char * view.nbytes).from_buffer(view)), view.nbytes, view
 
 
-def _range(buffer, size, buffer_offset, writable):
+_OFFSET_END = 1 << 63  # ctypes would cut what does not fit, and the call would go elsewhere
+
+
+def _range(buffer, size, buffer_offset, writable, offset):
     address, whole, keep = _address_and_size(buffer, writable)
     if whole is None and size is None:
         raise ValueError("a plain address needs a size")
@@ -54,6 +59,8 @@ def _range(buffer, size, buffer_offset, writable):
         size = whole - buffer_offset
     if buffer_offset < 0 or size < 0 or (whole is not None and buffer_offset + size > whole):
         raise ValueError(f"[{buffer_offset}, {buffer_offset + size}) is outside the buffer")
+    if not 0 <= offset <= offset + size < _OFFSET_END or buffer_offset + size >= _OFFSET_END:
+        raise ValueError(f"no file has bytes [{offset}, {offset + size})")
     return address, size, keep
 
 
@@ -61,6 +68,9 @@ class Buffer:
     """Memory of the accelerator (host memory where there is none), registered with the driver."""
 
     def __init__(self, size):
+        self.address = None
+        if not 0 < size < _OFFSET_END:
+            raise ValueError(f"a buffer of {size} bytes")
         driver_open()
         self.address = lib.opends_alloc(size)
         if not self.address:
@@ -68,8 +78,13 @@ class Buffer:
         self.size = size
 
     def view(self):
-        """The bytes as a memoryview; only where the accelerator is the host."""
-        return memoryview((ctypes.c_char * self.size).from_address(self.address)).cast("B")
+        """The bytes as a memoryview, valid until free(); only where the accelerator is the host."""
+        return memoryview((ctypes.c_char * self.size).from_address(self._live())).cast("B")
+
+    def _live(self):
+        if not self.address:
+            raise ValueError("the buffer is freed")
+        return self.address
 
     def free(self):
         if self.address:
@@ -112,8 +127,8 @@ class File:
     """A registered file. ``mode`` is r, w, r+ (or rw) or rw+; or give a descriptor as ``path``."""
 
     def __init__(self, path, mode="r", durable=False, permissions=0o666):
-        driver_open()
         self.handle = None
+        driver_open()
         if mode not in _MODES:
             raise ValueError(f"mode {mode!r} is none of {', '.join(_MODES)}")
         fd = path if isinstance(path, int) else os.open(path, _MODES[mode] | os.O_CLOEXEC, permissions)
@@ -129,14 +144,14 @@ class File:
 
     def read_into(self, buffer, offset=0, size=None, buffer_offset=0):
         """Reads into ``buffer``; returns the bytes read, fewer than asked at the end of the file."""
-        address, size, keep = _range(buffer, size, buffer_offset, True)
+        address, size, keep = _range(buffer, size, buffer_offset, True, offset)
         n = lib.opends_read(self._open(), address, size, offset, buffer_offset)
         del keep
         return check_count(n)
 
     def write_from(self, buffer, offset=0, size=None, buffer_offset=0):
         """Writes from ``buffer``; returns the bytes written."""
-        address, size, keep = _range(buffer, size, buffer_offset, False)
+        address, size, keep = _range(buffer, size, buffer_offset, False, offset)
         n = lib.opends_write(self._open(), address, size, offset, buffer_offset)
         del keep
         return check_count(n)
@@ -187,6 +202,7 @@ class Batch:
     """Any number of reads and writes at once. ``read`` and ``write`` queue, ``submit`` starts."""
 
     def __init__(self, timeout_ms=0):
+        self.batch = None
         driver_open()
         batch = c_void_p()
         check(lib.opends_batch_io_setup(byref(batch), 128))
@@ -197,8 +213,14 @@ class Batch:
         if timeout_ms:
             check(lib.opends_batch_set_timeout(self.batch, timeout_ms))
 
+    def _open(self):
+        if self.batch is None:
+            raise ValueError("the batch is closed")
+        return self.batch
+
     def _add(self, opcode, file, buffer, offset, size, buffer_offset, cookie):
-        address, size, keep = _range(buffer, size, buffer_offset, opcode == READ)
+        self._open()
+        address, size, keep = _range(buffer, size, buffer_offset, opcode == READ, offset)
         p = IoParams(mode=1, fh=file._open(), opcode=opcode, cookie=self._next)
         p.batch.base, p.batch.size = address, size
         p.batch.file_offset, p.batch.base_offset = offset, buffer_offset
@@ -214,12 +236,13 @@ class Batch:
     def submit(self, durable=False):
         """Starts what is queued; returns how many operations that was."""
         count = len(self._queued)
+        self._open()
         if count == 0:
             return 0
         array = (IoParams * count)(*[p for p, _, _ in self._queued])
         # Before the call: events may be there when it returns.
         self._running.update({p.cookie: (cookie, keep) for p, cookie, keep in self._queued})
-        error = lib.opends_batch_io_submit(self.batch, count, array, WRITE_DURABLE if durable else 0)
+        error = lib.opends_batch_io_submit(self._open(), count, array, WRITE_DURABLE if durable else 0)
         if error.err != 0:
             for p, _, _ in self._queued:
                 del self._running[p.cookie]
@@ -229,12 +252,16 @@ class Batch:
 
     def events(self, at_least=1, at_most=4096, timeout: Optional[float] = None):
         """Up to ``at_most`` events, after waiting for ``at_least`` (or for all that is left)."""
+        if not 0 <= at_least <= at_most:
+            raise ValueError(f"at least {at_least}, but at most {at_most} events")
+        if timeout is not None and not 0 <= timeout < 1 << 30:
+            raise ValueError(f"a timeout of {timeout} s")
         events = (IoEvents * at_most)()
         count = c_uint(at_most)
         limit = None
         if timeout is not None:
             limit = byref(Timespec(int(timeout), int((timeout - int(timeout)) * 1e9)))
-        check(lib.opends_batch_io_get_status(self.batch, at_least, byref(count), events, limit))
+        check(lib.opends_batch_io_get_status(self._open(), at_least, byref(count), events, limit))
         result = []
         for e in events[:count.value]:
             cookie, _ = self._running.pop(e.cookie)
@@ -249,7 +276,7 @@ class Batch:
         return result
 
     def cancel(self):
-        check(lib.opends_batch_io_cancel(self.batch))
+        check(lib.opends_batch_io_cancel(self._open()))
 
     def close(self):
         if self.batch is not None:
@@ -285,6 +312,7 @@ class Stream:
     """A stream of the accelerator: a new one, or one that exists (``handle``: a CUDA stream's address)."""
 
     def __init__(self, handle=None):
+        self.handle = None
         driver_open()
         self.is_ours = handle is None
         self._pending = []
@@ -294,11 +322,16 @@ class Stream:
             handle = stream.value
         self.handle = handle
 
+    def _open(self):
+        if self.handle is None:  # which would mean the default stream
+            raise ValueError("the stream is closed")
+        return self.handle
+
     def _queue(self, function, file, buffer, offset, size, buffer_offset, writable):
-        address, size, keep = _range(buffer, size, buffer_offset, writable)
+        address, size, keep = _range(buffer, size, buffer_offset, writable, offset)
         p = _Pending(size, offset, buffer_offset, (keep, file))
         check(function(file._open(), address, byref(p.size), byref(p.offset), byref(p.buffer_offset),
-                       byref(p.bytes), self.handle))
+                       byref(p.bytes), self._open()))
         self._pending.append(p)
         return p
 
@@ -309,7 +342,7 @@ class Stream:
         return self._queue(lib.opends_write_async, file, buffer, offset, size, buffer_offset, False)
 
     def synchronize(self):
-        check(lib.opends_stream_synchronize(self.handle))
+        check(lib.opends_stream_synchronize(self._open()))
         self._pending.clear()
 
     def close(self):

@@ -2,6 +2,7 @@
 """The Python package against the built library. Prints "ok NAME" or "not ok NAME: why" a test."""
 import array
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -88,11 +89,12 @@ def test_batch(folder):
             assert memory[i * 3000:(i + 1) * 3000] == DATA[i * 2999:i * 2999 + 3000]
         assert b.wait() == [] and b.submit() == 0
         # A bad operation is its own event.
-        b.read(f, memory, offset=-1, size=10, cookie="bad")
+        with opends.File(path) as gone:
+            b.read(gone, memory, size=10, cookie="bad")
         b.read(f, memory, offset=0, size=10, cookie="good")
         b.submit()
         outcome = {e.cookie: e for e in b.wait()}
-        assert outcome["bad"].status == opends.INVALID and outcome["bad"].result == -5022
+        assert outcome["bad"].status == opends.INVALID and outcome["bad"].result == -5027
         assert outcome["good"].ok
 
 
@@ -142,6 +144,101 @@ def test_errors(folder):
             pass
 
 
+def refused(function, kind=ValueError):
+    """The text of the error that the call must end with."""
+    try:
+        function()
+    except kind as e:
+        return str(e)
+    raise AssertionError("it was accepted")
+
+
+def test_numbers_that_do_not_fit(folder):
+    # ctypes cuts integers silently: 1 << 64 would have read the start of the file.
+    path = make_file(folder)
+    memory = bytearray(100)
+    with opends.File(path) as f, opends.Batch() as b, opends.Stream() as s:
+        for offset in (1 << 64, 1 << 63, (1 << 63) - 50, -1, -(1 << 63)):
+            refused(lambda: f.read_into(memory, offset=offset))
+            refused(lambda: f.write_from(memory, offset=offset))
+            refused(lambda: b.read(f, memory, offset=offset))
+            refused(lambda: s.read(f, memory, offset=offset))
+        for size in (1 << 64, -1, 101):
+            refused(lambda: f.read_into(memory, size=size))
+        refused(lambda: f.read_into(memory, buffer_offset=1 << 64))
+        refused(lambda: f.read_into(1 << 64, size=10))
+        refused(lambda: f.read_into(4096, size=1 << 63))
+        for size in (0, -1, 1 << 63, 1 << 64):
+            refused(lambda: opends.Buffer(size))
+        refused(lambda: b.events(at_least=5, at_most=4))
+        refused(lambda: b.events(timeout=-1))
+    assert memory == bytes(100)
+
+
+def test_closed_objects(folder):
+    path = make_file(folder)
+    with opends.File(path) as f:
+        b, batch, stream = opends.Buffer(4096), opends.Batch(), opends.Stream()
+        for thing in (b, batch, stream):
+            with thing:
+                pass
+        assert "freed" in refused(lambda: f.read_into(b))
+        assert "freed" in refused(b.view)
+        for call in (batch.submit, batch.events, batch.cancel, lambda: batch.read(f, bytearray(1))):
+            assert "closed" in refused(call)
+        # A closed stream must not turn into the default one.
+        assert "closed" in refused(lambda: stream.read(f, bytearray(1)))
+        assert "closed" in refused(stream.synchronize)
+
+
+def test_arrays(folder):
+    class Tensor:  # as torch's: the array interface refuses, data_ptr does not
+        def __init__(self, memory):
+            self.memory = array.array("B", memory)
+
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("not of this type")
+
+        def data_ptr(self):
+            return self.memory.buffer_info()[0]
+
+        def is_contiguous(self):
+            return True
+
+        def numel(self):
+            return len(self.memory) // 2
+
+        def element_size(self):
+            return 2
+
+    path = make_file(folder)
+    with opends.File(path) as f:
+        t = Tensor(bytes(64))
+        assert f.read_into(t, offset=10) == 64 and t.memory.tobytes() == DATA[10:74]
+        text = refused(lambda: f.read_into(None), TypeError)
+        assert "NoneType" in text
+
+
+def test_error_numbers(folder):
+    text = refused(lambda: opends.File("/dev/null"), opends.Error)
+    assert text.startswith("unsupported file type (5018)"), text
+    try:
+        opends.File(987654)
+    except opends.Error as e:
+        assert e.errno == 9 and e.code == 5022, e
+    code = ("import os, opends\n"
+            "try: opends.File('x')\n"
+            "except opends.Error as e: print(e.code, e.errno, e)\n")
+    out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "OPENDS_THREADS": "x"},
+                         capture_output=True, text=True, check=True).stdout
+    assert out.startswith("5002 None invalid property (5002): OPENDS_THREADS=x"), out
+    out = subprocess.run([sys.executable, "-c", "import opends"],
+                         env={**os.environ, "OPENDS_LIBRARY": "/nowhere.so"},
+                         capture_output=True, text=True).stderr
+    assert "ImportError" in out and "OPENDS_LIBRARY" in out, out
+
+
 def test_statistics(folder):
     path = make_file(folder)
     opends.stats(reset=True)
@@ -168,6 +265,7 @@ def test_fork(folder):
             try:
                 memory = bytearray(100)
                 with opends.File(path) as g:
+                    f.close()  # the parent's file, whose name must not be the child's
                     ok = g.read_into(memory, offset=3) == 100 and memory == DATA[3:103]
                 os._exit(0 if ok else 1)
             except BaseException:
