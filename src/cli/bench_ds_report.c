@@ -220,7 +220,8 @@ static bool write_report(const char *folder, const json_t *all)
     fprintf(f,
             "# Accelerator-direct reads\n\nMachine: `%s`\n\nEach pass opens, registers, reads and "
             "closes "
-            "every file, cold (page caches dropped). Medians of the passes.\n",
+            "every file, cold (page caches dropped). Medians of the passes. A latency is that of a "
+            "file or, of larger ones, of a step of 16 MiB; fio's is that of a request of 1 MiB.\n",
             env_text == NULL ? "?" : env_text);
     free(env_text);
     write_marks(f, all);

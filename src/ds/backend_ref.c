@@ -151,8 +151,9 @@ static void ref_exec(struct ds_op *op)
         moved = ref_move(op, fd, op->memory, op->size, op->offset);
         sys_errno = moved < 0 ? (int)-moved : 0;
     }
-    if (sys_errno == 0 && op->is_durable && fdatasync(fd) != 0) {
-        sys_errno = errno;
+    if (sys_errno == 0 && op->is_durable) {
+        opends_error_t e = ds_handle_flush(op->handle);
+        sys_errno = e.err == OPENDS_SUCCESS ? 0 : e.dev_err;
     }
     if (sys_errno == 0 && moved > 0) {
         op->traffic.buffered += (u64)moved;

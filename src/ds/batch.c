@@ -86,7 +86,7 @@ static opends_error_t batch_unknown(void)
 // Finds a free slot, growing the table; false at the limit or without memory. Under the lock.
 static bool slot_take_locked(struct ds_batch_table *t, struct ds_batch *b)
 {
-    u32 slot = 0;
+    u32 slot = t->first_free;
     while (slot < t->count && t->slots[slot] != NULL) {
         slot++;
     }
@@ -101,6 +101,7 @@ static bool slot_take_locked(struct ds_batch_table *t, struct ds_batch *b)
         t->capacity = capacity;
     }
     t->slots[slot] = b;
+    t->first_free = slot + 1;
     t->count = MAX(t->count, slot + 1);
     b->name = (++t->next_generation & UINT32_MAX) << 32 | (slot + 1);
     return true;
@@ -402,6 +403,7 @@ void opends_batch_io_destroy(opends_batch_handle_t batch)
     bool is_first = t->slots[slot] == b;
     if (is_first) {
         t->slots[slot] = NULL;
+        t->first_free = MIN(t->first_free, slot);
     }
     b->users--;
     // Destroying beside another call on the same batch is the caller's fault, but must not crash.
@@ -431,5 +433,6 @@ void ds_batches_close_all(void)
     t->slots = NULL;
     t->count = 0;
     t->capacity = 0;
+    t->first_free = 0;
     pthread_mutex_destroy(&t->lock);
 }

@@ -70,16 +70,25 @@ static void fork_child(void)
     face()->is_fork_watched = true;
 }
 
-// cuFile's error: its own codes as they are, ours as the nearest of its.
+// cuFile's own codes as they are, ours as the nearest of its.
+static int convert_code(int code)
+{
+    switch (code) {
+    case OPENDS_NO_SPACE:
+    case OPENDS_FILE_TOO_BIG:
+        return OPENDS_IO_ERROR;
+    case OPENDS_CANCELED_ERROR:
+    case OPENDS_TIMED_OUT:
+        return OPENDS_INTERNAL_ERROR;
+    default:
+        return code;
+    }
+}
+
 static struct cufile_error convert(opends_error_t e)
 {
-    int code = (int)e.err;
-    if (code == OPENDS_NO_SPACE || code == OPENDS_FILE_TOO_BIG) {
-        code = OPENDS_IO_ERROR;
-    } else if (code == OPENDS_CANCELED_ERROR || code == OPENDS_TIMED_OUT) {
-        code = OPENDS_INTERNAL_ERROR;
-    }
-    return (struct cufile_error){code, e.err == OPENDS_DEVICE_DRIVER_ERROR ? e.dev_err : 0};
+    return (struct cufile_error){convert_code((int)e.err),
+                                 e.err == OPENDS_DEVICE_DRIVER_ERROR ? e.dev_err : 0};
 }
 
 int opends_cufile_face_mark(void)
@@ -315,7 +324,13 @@ struct cufile_error cuFileBatchIOSubmit(void *batch, unsigned nr, opends_io_para
 struct cufile_error cuFileBatchIOGetStatus(void *batch, unsigned min_nr, unsigned *nr,
                                            opends_io_events_t *events, struct timespec *timeout)
 {
-    return convert(opends_batch_io_get_status(batch, min_nr, nr, events, timeout));
+    opends_error_t e = opends_batch_io_get_status(batch, min_nr, nr, events, timeout);
+    for (unsigned i = 0; e.err == OPENDS_SUCCESS && i < *nr; i++) {
+        if (events[i].status != OPENDS_COMPLETE) {
+            events[i].ret = (size_t) - (ssize_t)convert_code((int)-(ssize_t)events[i].ret);
+        }
+    }
+    return convert(e);
 }
 
 struct cufile_error cuFileBatchIOCancel(void *batch)

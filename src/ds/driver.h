@@ -61,6 +61,7 @@ struct ds_batch_table {
     struct ds_batch **slots;
     u32 count;
     u32 capacity;
+    u32 first_free; // no slot below it is free
     u64 next_generation;
 };
 

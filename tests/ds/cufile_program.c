@@ -178,6 +178,33 @@ static int driver(const char *name)
     return 0;
 }
 
+// What cuFile has no number for comes as the nearest of its own, from a call and from a batch.
+static int errors(const char *name, int fd, unsigned char *memory)
+{
+    CUfileDescr_t d = {.type = 1};
+    CUfileHandle_t fh;
+    CUfileIOParams_t p = {.mode = 1};
+    CUfileIOEvents_t event;
+    void *batch = NULL;
+    unsigned nr = 1;
+    d.handle.fd = fd;
+    setenv("OPENDS_FAULT", "read:ENOSPC:1", 1);
+    CHECK(cuFileDriverClose_v2().err == 0 && cuFileDriverOpen().err == 0);
+    CHECK(cuFileHandleRegister(&fh, &d).err == 0);
+    errno = 0;
+    CHECK(cuFileRead(fh, memory, 4097, 0, 0) == -1 && errno == ENOSPC);
+    p.u.batch.devPtr_base = memory;
+    p.u.batch.size = 4097;
+    p.fh = fh;
+    CHECK(cuFileBatchIOSetUp(&batch, 1).err == 0);
+    CHECK(cuFileBatchIOSubmit(batch, 1, &p, 0).err == 0);
+    CHECK(cuFileBatchIOGetStatus(batch, 1, &nr, &event, NULL).err == 0 && nr == 1);
+    CHECK(event.status == 0x40 && event.ret == (size_t)-5044);
+    cuFileBatchIODestroy(batch);
+    cuFileHandleDeregister(fh);
+    return 0;
+}
+
 int main(void)
 {
     char path[] = "cufile-XXXXXX";
@@ -207,6 +234,8 @@ int main(void)
         failed += rc;
     }
     cuFileHandleDeregister(fh);
+    int rc = errors("errors", fd, memory);
+    printf("%s", rc ? "" : "ok cufile-errors\n");
     close(fd);
-    return failed != 0;
+    return (failed + rc) != 0;
 }
