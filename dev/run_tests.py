@@ -34,7 +34,7 @@ BUILDS = {
              ["--buildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false"]),
 }
 # Of the tsan build only tests that start threads are of interest; names of meson tests.
-TSAN_TESTS = re.compile(r"^(sys-uring|core-|net-|store-|meta-|admin-endpoints|ds-(threads|hostile)-|tensor-roundtrip)")
+TSAN_TESTS = re.compile(r"^(sys-uring|core-|net-|store-|meta-|admin-endpoints|ds-(threads|hostile)-|tensor-(roundtrip|container))")
 ASAN_SCRIPTS = ("cli",)
 # meson's own limits are for an idle machine.
 TIMEOUT_MULTIPLIER = "4"

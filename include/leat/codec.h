@@ -298,7 +298,7 @@ struct leat_codec_plan_input {
     double link_bytes_per_s;
     double ratio[2]; // from leat_codec_estimate or from experience
     struct leat_codec_rates rates;
-    double reuse;       // how many times the encoded bytes cross the link for one encoding, > 0
+    double reuse;       // how many times the encoded bytes cross the link for one encoding, from 1
     bool is_encoded;    // the encoding is done already or happens elsewhere: it costs nothing
     bool is_overlapped; // encoder, link and decoder work at once on different blocks
 };

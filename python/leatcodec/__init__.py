@@ -101,7 +101,11 @@ class _Calibration(ctypes.Structure):
 
 def _load():
     path = os.environ.get("LEAT_CODEC_LIBRARY", "libleatcodec.so.0")
-    lib = ctypes.CDLL(path)
+    try:
+        lib = ctypes.CDLL(path)
+    except OSError as e:
+        raise ImportError(f"libleatcodec cannot be loaded ({e}); install it, or set "
+                          "LEAT_CODEC_LIBRARY to the path of libleatcodec.so.0") from e
     p, u32, u64, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
     out = ctypes.POINTER
     signatures = {
@@ -156,6 +160,13 @@ def _number(names, name, what):
         raise ValueError(f"unknown {what} {name!r}; one of {', '.join(names)}") from None
 
 
+def _unsigned(value, what, bits=64):
+    """The number itself; ctypes would cut one that does not fit, and the call would mean another."""
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{what} {value} is not from 0 to {(1 << bits) - 1}")
+    return value
+
+
 class _Memory:
     """Memory aligned to 64 bytes."""
 
@@ -194,7 +205,7 @@ class _View:
 
 
 def _options(type, mode, block_bytes, cpu):
-    return _Options(block_bytes, _number(TYPES, type, "type"), _number(MODES, mode, "mode"),
+    return _Options(_unsigned(block_bytes, "block_bytes", 32), _number(TYPES, type, "type"), _number(MODES, mode, "mode"),
                     _number(CPUS, cpu, "cpu"))
 
 
@@ -233,8 +244,8 @@ def decode_range(container, offset, length, cpu="auto", out=None):
 
     With `out`, a writable buffer of `length` bytes, they are decoded into it and it is returned.
     """
-    if offset < 0 or length < 0:
-        raise ValueError("offset and length are not negative")
+    _unsigned(offset, "offset")
+    _unsigned(length, "length")
     result = bytearray(length) if out is None else out
     view, to, scratch = _View(container), _View(result), _scratch()
     if to.n != length or (length > 0 and memoryview(result).readonly):
@@ -260,7 +271,7 @@ def blocks(container):
 def regions(head, file_bytes=None):
     """The regions of a safetensors or GGUF file from its first bytes (its header at least)."""
     view, count = _View(head), ctypes.c_size_t()
-    size = view.n if file_bytes is None else file_bytes
+    size = view.n if file_bytes is None else _unsigned(file_bytes, "file_bytes")
     capacity = 64
     while True:
         found = (_Region * capacity)()
@@ -297,7 +308,8 @@ def calibrate(data, type, cpu="auto", round_s=0.05):
     view, scratch, rates = _View(block), _scratch(), _Rates()
     out, back = _Memory(view.n + _BLOCK_HEADER_BYTES), _Memory(max(view.n, 1))
     how = _Calibration(view.address, view.n, _number(TYPES, type, "type"),
-                       _number(CPUS, cpu, "cpu"), out.address, back.address, int(round_s * 1e9),
+                       _number(CPUS, cpu, "cpu"), out.address, back.address,
+                       _unsigned(int(round_s * 1e9), "round_ns"),
                        _CLOCK(lambda context: time.monotonic_ns()), None)
     _check(_lib.leat_codec_calibrate(ctypes.byref(how), scratch.address, scratch.bytes,
                                      ctypes.byref(rates)))
@@ -326,6 +338,8 @@ class Encoder:
     def __init__(self, plain_bytes_max, type="bytes", mode="auto", block_bytes=0, cpu="auto",
                  regions_max=1):
         o = _options(type, mode, block_bytes, cpu)
+        _unsigned(plain_bytes_max, "plain_bytes_max")
+        _unsigned(regions_max, "regions_max")
         needed, self._encoder = ctypes.c_uint64(), ctypes.c_void_p()
         _check(_lib.leat_codec_encoder_bytes(ctypes.byref(o), plain_bytes_max, regions_max,
                                              ctypes.byref(needed)))

@@ -103,6 +103,27 @@ class Binding(unittest.TestCase):
             leatcodec.decode_range(c, len(data), 1)
         self.assertEqual(e.exception.code, 6)
 
+    def test_numbers_that_do_not_fit(self):
+        # ctypes cuts integers silently: an offset of 1 << 64 would have read the start.
+        c = leatcodec.encode(bytes(1000))
+        for offset in (1 << 64, (1 << 64) + 5, -1):
+            with self.assertRaises(ValueError):
+                leatcodec.decode_range(c, offset, 10)
+        for call in (lambda: leatcodec.encode(b"x", block_bytes=1 << 32),
+                     lambda: leatcodec.encode(b"x", block_bytes=-1),
+                     lambda: leatcodec.Encoder(1 << 64), lambda: leatcodec.Encoder(-1),
+                     lambda: leatcodec.Encoder(10, regions_max=1 << 64),
+                     lambda: leatcodec.regions(bytes(16), file_bytes=1 << 64),
+                     lambda: leatcodec.calibrate(bytes(4096), "bf16", round_s=-1)):
+            with self.assertRaises(ValueError):
+                call()
+
+    def test_library_that_is_not_there(self):
+        done = subprocess.run([sys.executable, "-c", "import leatcodec"], capture_output=True, text=True,
+                              env={**os.environ, "LEAT_CODEC_LIBRARY": "/nowhere.so"})
+        self.assertIn("ImportError", done.stderr)
+        self.assertIn("LEAT_CODEC_LIBRARY", done.stderr)
+
     def test_info_and_blocks(self):
         data = gaussian_bf16(65536, 6)
         c = leatcodec.encode(data, type="bf16", mode="dense", block_bytes=65536)
