@@ -158,6 +158,112 @@ static void test_two_waiters(void **state)
     close(fd);
 }
 
+struct canceller {
+    pthread_t thread;
+    opends_batch_handle_t batch;
+    atomic_bool is_over;
+};
+
+static void *cancel_again_and_again(void *arg)
+{
+    struct canceller *c = arg;
+    while (!atomic_load(&c->is_over)) {
+        (void)opends_batch_io_cancel(c->batch);
+        sched_yield();
+    }
+    return NULL;
+}
+
+// One thread cancels what another submits and collects: each operation has one event, which is
+// either whole or CANCELED, and bytes of whole ones are right.
+static void test_cancel_race(void **state)
+{
+    (void)state;
+    enum { OPS = 48, BYTES = 8192, ROUNDS = 150 };
+    static opends_io_params_t p[OPS];
+    static opends_io_events_t events[OPS];
+    static uint8_t host[BYTES];
+    int fd = file_make(7, OPS * BYTES, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    uint8_t *memory = memory_new(OPS * BYTES);
+    struct canceller c = {.is_over = false};
+    assert_ok(opends_batch_io_setup(&c.batch, OPS));
+    assert_int_equal(pthread_create(&c.thread, NULL, cancel_again_and_again, &c), 0);
+    unsigned whole = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        bool is_seen[OPS] = {false};
+        for (size_t i = 0; i < OPS; i++) {
+            p[i] = read_of(h, memory, i * BYTES, BYTES);
+            p[i].u.batch.file_offset = (off_t)(i * BYTES);
+            p[i].cookie = (void *)i;
+        }
+        assert_ok(opends_batch_io_submit(c.batch, OPS, p, 0));
+        for (unsigned got = 0; got < OPS;) {
+            unsigned nr = OPS;
+            assert_ok(opends_batch_io_get_status(c.batch, 1, &nr, events, NULL));
+            assert_true(nr > 0);
+            got += nr;
+            for (unsigned i = 0; i < nr; i++) {
+                size_t op = (size_t)events[i].cookie;
+                assert_true(op < OPS && !is_seen[op]);
+                is_seen[op] = true;
+                if (events[i].status == OPENDS_CANCELED) {
+                    assert_int_equal(events[i].ret, (size_t)-OPENDS_CANCELED_ERROR);
+                    continue;
+                }
+                assert_int_equal(events[i].status, OPENDS_COMPLETE);
+                assert_int_equal(events[i].ret, BYTES);
+                memory_get(host, memory + op * BYTES, BYTES);
+                pattern_check(host, 7, op * BYTES, BYTES);
+                whole++;
+            }
+        }
+    }
+    atomic_store(&c.is_over, true);
+    join_in_time(c.thread, "the canceller");
+    print_message("%u of %u ran\n", whole, OPS * ROUNDS);
+    opends_batch_io_destroy(c.batch);
+    memory_delete(memory);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
+// The caller's own memory is deregistered with I/O on it: the call returns when the I/O has ended,
+// and the memory may go at once. A second deregistration says that there is nothing.
+static void test_deregister_under_io(void **state)
+{
+    (void)state;
+    enum { OPS = 64, BYTES = 65536 };
+    static opends_io_params_t p[OPS];
+    static opends_io_events_t events[OPS];
+    int fd = file_make(7, BYTES, O_DIRECT);
+    opends_handle_t h = handle_new(fd);
+    opends_batch_handle_t b;
+    assert_ok(opends_batch_io_setup(&b, OPS));
+    for (int round = 0; round < 12; round++) {
+        uint8_t *memory =
+            mmap(NULL, OPS * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(memory, MAP_FAILED);
+        assert_ok(opends_buf_register(memory, OPS * BYTES, 0));
+        for (size_t i = 0; i < OPS; i++) {
+            p[i] = read_of(h, memory, i * BYTES, BYTES);
+        }
+        assert_ok(opends_batch_io_submit(b, OPS, p, 0));
+        assert_ok(opends_buf_deregister(memory));
+        assert_err(opends_buf_deregister(memory), OPENDS_MEMORY_NOT_REGISTERED);
+        munmap(memory, OPS * BYTES);
+        unsigned nr = OPS;
+        assert_ok(opends_batch_io_get_status(b, OPS, &nr, events, NULL));
+        assert_int_equal(nr, OPS);
+        for (unsigned i = 0; i < nr; i++) {
+            assert_int_equal(events[i].ret, BYTES);
+        }
+    }
+    opends_batch_io_destroy(b);
+    opends_handle_deregister(h);
+    close(fd);
+}
+
 static void nap(void *arg)
 {
     struct timespec t = {.tv_nsec = *(long *)arg};
@@ -529,11 +635,10 @@ int main(int argc, char **argv)
     }
 #define T(name) cmocka_unit_test_setup_teardown(name, driver_setup, driver_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_shared_fixed_slots),   T(test_two_waiters),
-        T(test_close_in_flight),      T(test_close_stuck),
-        T(test_free_under_queued),    T(test_huge_call),
-        T(test_truncated_while_read), T(test_odd_descriptors),
-        T(test_descriptors_run_out),  T(test_overlay),
+        T(test_shared_fixed_slots),  T(test_two_waiters),         T(test_cancel_race),
+        T(test_deregister_under_io), T(test_close_in_flight),     T(test_close_stuck),
+        T(test_free_under_queued),   T(test_huge_call),           T(test_truncated_while_read),
+        T(test_odd_descriptors),     T(test_descriptors_run_out), T(test_overlay),
         T(test_time_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,7 @@ static void test_churn(void **state)
 static void test_thousands(void **state)
 {
     (void)state;
-    enum { HANDLES = 3000, BUFFERS = 5000 };
+    enum { HANDLES = 10000, BUFFERS = 5000 };
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
