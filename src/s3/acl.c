@@ -4,6 +4,7 @@
 // other ACL is 501.
 #include "s3/headers.h"
 #include "s3/request.h"
+#include "s3/small_body.h"
 
 #define ACL_BODY_MAX (64 * KIB)
 
@@ -48,7 +49,7 @@ static MAY_WAIT enum err accept_private_acl(struct s3_request *rq)
 {
     struct bytes body;
     TRY(s3_refuse_unsupported_headers(rq));
-    TRY(s3_read_small_body(rq, ACL_BODY_MAX, &body));
+    TRY(s3_read_small_body(rq, ACL_BODY_MAX, S3_CLAIMS_OF_BODY, &body));
     if (body.len > 0 || s3_header_get(rq, "x-amz-acl").data == NULL) {
         return s3_fail(rq, ERR_S3_NOT_IMPLEMENTED,
                        "Only the canned ACL \"private\" is implemented. Nothing was changed.");

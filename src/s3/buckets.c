@@ -8,6 +8,7 @@
 #include "s3/headers.h"
 #include "s3/request.h"
 #include "s3/s3_private.h"
+#include "s3/small_body.h"
 
 #define CONFIG_MAX (64 * KIB)
 
@@ -91,7 +92,7 @@ enum err s3_op_list_buckets(struct s3_request *rq)
 static MAY_WAIT enum err check_bucket_configuration(struct s3_request *rq)
 {
     struct bytes body;
-    TRY(s3_read_small_body(rq, CONFIG_MAX, &body));
+    TRY(s3_read_small_body(rq, CONFIG_MAX, S3_CLAIMS_OF_BODY, &body));
     if (body.len == 0) {
         return OK;
     }

@@ -80,7 +80,7 @@ static enum checksum_algorithm algorithm_of_header(struct bytes name)
     return CHECKSUM_NONE;
 }
 
-static enum err parse_md5(struct s3_request *rq, struct s3_checksum_claim *out)
+enum err s3_checksum_claim_md5(struct s3_request *rq, struct s3_checksum_claim *out)
 {
     struct bytes text = s3_header_get(rq, "content-md5");
     if (text.data == NULL) {
@@ -123,7 +123,7 @@ static enum err parse_trailer_names(struct s3_request *rq, struct s3_checksum_cl
 enum err s3_checksum_claim_parse(struct s3_request *rq, struct s3_checksum_claim *out)
 {
     *out = (struct s3_checksum_claim){0};
-    TRY(parse_md5(rq, out));
+    TRY(s3_checksum_claim_md5(rq, out));
     for (int a = CHECKSUM_NONE + 1; a < CHECKSUM_COUNT; a++) {
         struct bytes text = s3_header_get(rq, algorithms[a].header);
         if (text.data == NULL) {

@@ -19,6 +19,8 @@ struct s3_checksum_claim {
 // Reads Content-MD5, x-amz-checksum-*, x-amz-trailer and x-amz-sdk-checksum-algorithm.
 // ERR_S3_INVALID_DIGEST, ERR_S3_INVALID_REQUEST (more than one, or not base64 of the right length).
 NODISCARD enum err s3_checksum_claim_parse(struct s3_request *rq, struct s3_checksum_claim *out);
+// Content-MD5 alone. ERR_S3_INVALID_DIGEST.
+NODISCARD enum err s3_checksum_claim_md5(struct s3_request *rq, struct s3_checksum_claim *out);
 // The trailer's value for the announced algorithm. ERR_S3_MALFORMED_TRAILER.
 NODISCARD enum err s3_checksum_claim_trailer(struct s3_request *rq, struct s3_checksum_claim *claim,
                                              struct bytes value);

@@ -11,6 +11,7 @@
 #include "s3/object_copy.h"
 #include "s3/object_put.h"
 #include "s3/s3_private.h"
+#include "s3/small_body.h"
 
 #define COMPLETE_BODY_MAX (8 * MIB)
 
@@ -362,7 +363,7 @@ enum err s3_op_complete_multipart_upload(struct s3_request *rq)
     struct upload_info upload = {0};
     struct bytes body;
     const struct xml_node *root;
-    TRY(s3_read_small_body(rq, COMPLETE_BODY_MAX, &body));
+    TRY(s3_read_small_body(rq, COMPLETE_BODY_MAX, S3_CLAIMS_OF_OBJECT, &body));
     struct xml_limits limits = XML_LIMITS_S3;
     limits.hash_salt = rq->s3->xml_salt;
     TRY(xml_parse(body, rq->arena, &limits, &root));

@@ -3,14 +3,12 @@
 // makes many of them durable with one flush.
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/text.h"
-#include "codec/crc.h"
 #include "codec/time_text.h"
 #include "codec/xml_read.h"
 #include "core/fiber.h"
-#include "s3/checksum.h"
 #include "s3/headers.h"
+#include "s3/small_body.h"
 #include "s3/s3_private.h"
 
 #define DELETE_KEYS_MAX 1000
@@ -136,31 +134,12 @@ static MAY_WAIT enum err respond_batch(struct s3_request *rq, const struct delet
     return s3_respond_xml(rq, &w);
 }
 
-// The digests that the client claims of a small body held whole.
-static enum err check_body_claims(struct s3_request *rq, struct bytes body)
-{
-    struct s3_checksum_claim claim;
-    TRY(s3_checksum_claim_parse(rq, &claim));
-    struct object_digests *d = arena_alloc_zero(rq->arena, sizeof(*d));
-    if (d == NULL) {
-        return ERR_NO_MEMORY;
-    }
-    md5_digest(body, d->md5);
-    store_be32(d->checksum[CHECKSUM_CRC32], crc32(0, body));
-    store_be32(d->checksum[CHECKSUM_CRC32C], crc32c(0, body));
-    store_be64(d->checksum[CHECKSUM_CRC64NVME], crc64nvme(0, body));
-    sha1_digest(body, d->checksum[CHECKSUM_SHA1]);
-    sha256_digest(body, d->checksum[CHECKSUM_SHA256]);
-    return s3_checksum_claim_check(rq, &claim, d);
-}
-
 enum err s3_op_delete_objects(struct s3_request *rq)
 {
     struct bucket b;
     struct bytes body;
     TRY(bucket_find(rq->meta, rq->bucket, &b));
-    TRY(s3_read_small_body(rq, DELETE_BODY_MAX, &body));
-    TRY(check_body_claims(rq, body));
+    TRY(s3_read_small_body(rq, DELETE_BODY_MAX, S3_CLAIMS_OF_BODY, &body));
     struct xml_limits limits = XML_LIMITS_S3;
     limits.hash_salt = rq->s3->xml_salt;
     const struct xml_node *root;

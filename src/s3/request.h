@@ -106,10 +106,6 @@ void s3_xml_begin(struct s3_request *rq, struct xml_writer *w, size_t guess_byte
 // <element><ID>...</ID><DisplayName>...</DisplayName></element> of the one owner.
 void s3_xml_owner(struct xml_writer *w, const char *element);
 
-// Reads the whole (small) body, verified, into the arena. ERR_S3_MAX_MESSAGE_LENGTH past `max`.
-MAY_WAIT NODISCARD enum err s3_read_small_body(struct s3_request *rq, size_t max,
-                                               struct bytes *out);
-
 // Operation handlers: one per line of ops.def.
 #define S3_OP(name, handler) MAY_WAIT NODISCARD enum err handler(struct s3_request *rq);
 #include "s3/ops.def"

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "core/metrics.h"
-#include "s3/body.h"
 #include "s3/request.h"
 #include "s3/s3_private.h"
 
@@ -117,39 +116,4 @@ size_t s3_error_body(void *arg, enum err e, char *out, size_t cap)
                      "<Message>%s</Message></Error>",
                      info->s3_code, info->text);
     return n < 0 ? 0 : MIN((size_t)n, cap);
-}
-
-enum err s3_read_small_body(struct s3_request *rq, size_t max, struct bytes *out)
-{
-    struct s3_body *body = arena_alloc(rq->arena, sizeof(*body));
-    if (body == NULL) {
-        return ERR_NO_MEMORY;
-    }
-    *out = BYTES_NONE;
-    if (!rq->x->has_content_length && !rq->x->is_chunked) {
-        return OK;
-    }
-    enum err e = s3_body_init(body, rq, max);
-    if (e != OK) {
-        return e == ERR_S3_ENTITY_TOO_LARGE ? ERR_S3_MAX_MESSAGE_LENGTH : e;
-    }
-    size_t cap = body->size == S3_SIZE_UNKNOWN ? max : (size_t)body->size;
-    u8 *p = arena_alloc(rq->arena, cap + 1);
-    if (p == NULL) {
-        return ERR_NO_MEMORY;
-    }
-    size_t len = 0;
-    while (true) {
-        size_t n = 0;
-        TRY(s3_body_read(body, p + len, cap + 1 - len, &n));
-        len += n;
-        if (n == 0) {
-            break;
-        }
-        if (len > cap) {
-            return ERR_S3_MAX_MESSAGE_LENGTH;
-        }
-    }
-    *out = BYTES(p, len);
-    return OK;
 }

@@ -355,6 +355,33 @@ def test_metadata_round_trip():
     expect(c.put(p, b"", x_amz_meta_big="v" * 2048), 400, "MetadataTooLarge")
 
 
+def test_claims_of_small_bodies():
+    """Digests that are claimed of an XML body hold, in headers and in trailers."""
+    c, b = bucket()
+    p = "/%s/k" % b
+    expect(c.put(p, b"precious"), 200)
+    body = b"<Delete><Object><Key>k</Key></Object></Delete>"
+    wrong = base64.b64encode(bytes(16)).decode()
+    expect(c.request("POST", "/" + b, [("delete", "")], {"content-md5": wrong}, body), 400, "BadDigest")
+    expect(c.request("POST", "/" + b, [("delete", "")], {"x-amz-checksum-crc32": "AAAAAA=="}, body),
+           400, "BadDigest")
+    framed = b"%x\r\n%s\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n" % (len(body), body)
+    r = c.request("POST", "/" + b, [("delete", "")],
+                  {"x-amz-trailer": "x-amz-checksum-crc32", "content-encoding": "aws-chunked",
+                   "x-amz-decoded-content-length": str(len(body))}, framed,
+                  payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+    expect(r, 400, "BadDigest")
+    expect(c.request("PUT", "/" + b, [("acl", "")], {"content-md5": wrong, "x-amz-acl": "private"}),
+           400, "BadDigest")
+    expect(c.request("PUT", "/%s-2" % b, headers={"content-md5": wrong}), 400, "BadDigest")
+    upload = create_upload(c, p)
+    etag = expect(c.request("PUT", p, [("partNumber", "1"), ("uploadId", upload)], body=b"x"),
+                  200).headers["etag"]
+    expect(c.request("POST", p, [("uploadId", upload)], {"content-md5": wrong},
+                     complete_xml([(1, etag)])), 400, "BadDigest")
+    assert c.get(p).body == b"precious"
+
+
 def test_copy():
     c, b = bucket()
     data = leat.random_bytes("copy", 2_500_000)
