@@ -226,6 +226,12 @@ MAY_WAIT enum err object_rewrite_attrs(struct meta *m, struct bytes bucket, stru
                                        const struct write_condition *condition,
                                        struct object_info *out) NODISCARD;
 
+// Sets one attribute, or removes it (value.data NULL); everything else stays as it is, the time of
+// the last change too. One commit; none if there is nothing to remove. ERR_S3_NO_SUCH_KEY,
+// ERR_S3_METADATA_TOO_LARGE.
+MAY_WAIT enum err object_set_attr(struct meta *m, struct bytes bucket, struct bytes key,
+                                  const struct attr *attr) NODISCARD;
+
 // ---- listing
 
 struct list_request {

@@ -15,7 +15,8 @@ struct change_call {
     u32 attr_count;
     bool existed;
     struct object_info info;
-    enum err (*fn)(struct change_call *c); // may wait
+    enum err (*fn)(struct change_call *c);                                   // may wait
+    enum err (*edit)(struct change_call *c, const struct pg_record *record); // may wait
     enum err result;
 };
 
@@ -75,26 +76,20 @@ MAY_WAIT enum err object_delete(struct meta *m, struct bytes bucket, struct byte
     return c.result;
 }
 
-// The new record: what the old one carries, under new attributes and a new time.
-MAY_WAIT static enum err rewrite_record(struct change_call *c, const struct pg_record *old)
+// The new record: what the old one carries, under c->info and these attributes.
+MAY_WAIT static enum err replace_record(struct change_call *c, const struct pg_record *old,
+                                        struct object_attrs_source *source,
+                                        const struct object_attrs *attrs)
 {
-    struct object_attrs attrs;
-    TRY(object_record_check(old, &c->info, &attrs));
-    TRY(write_condition_check(c->condition, &c->info));
-    struct object_attrs_source source = {
-        .attrs = c->attrs,
-        .attr_count = c->attr_count,
-        .checksum = c->info.checksum,
-        .upload = attrs.has_upload ? &attrs.upload : NULL,
-        .parts_raw = attrs.parts.raw,
-    };
-    size_t bytes = object_attrs_bytes(&source);
+    source->checksum = c->info.checksum;
+    source->upload = attrs->has_upload ? &attrs->upload : NULL;
+    source->parts_raw = attrs->parts.raw;
+    size_t bytes = object_attrs_bytes(source);
     u8 *encoded = malloc(bytes);
     if (encoded == NULL) {
         return ERR_NO_MEMORY;
     }
-    object_attrs_encode(&source, encoded);
-    c->info.modified_ns = modified_after(&c->info);
+    object_attrs_encode(source, encoded);
     struct store_change change = {.key = meta_key_bytes(&c->place->key),
                                   .attrs = BYTES(encoded, bytes),
                                   .payload = old->payload,
@@ -106,14 +101,53 @@ MAY_WAIT static enum err rewrite_record(struct change_call *c, const struct pg_r
     return e;
 }
 
-MAY_WAIT static enum err rewrite_object(struct change_call *c)
+// Other attributes and a new time.
+MAY_WAIT static enum err rewrite_record(struct change_call *c, const struct pg_record *old)
+{
+    struct object_attrs attrs;
+    TRY(object_record_check(old, &c->info, &attrs));
+    TRY(write_condition_check(c->condition, &c->info));
+    c->info.modified_ns = modified_after(&c->info);
+    struct object_attrs_source source = {.attrs = c->attrs, .attr_count = c->attr_count};
+    return replace_record(c, old, &source, &attrs);
+}
+
+// One attribute, c->attrs[0], and the old time.
+MAY_WAIT static enum err set_record_attr(struct change_call *c, const struct pg_record *old)
+{
+    struct object_attrs attrs;
+    TRY(object_record_check(old, &c->info, &attrs));
+    struct attr *list = malloc((attrs.attr_count + 1) * sizeof(*list));
+    if (list == NULL) {
+        return ERR_NO_MEMORY;
+    }
+    struct bytes rest = attrs.attrs_raw;
+    u32 count = 0;
+    while (object_attr_next(&rest, &list[count])) {
+        count += !bytes_equal(list[count].name, c->attrs[0].name);
+    }
+    bool is_change = c->attrs[0].value.data != NULL || count < attrs.attr_count;
+    if (c->attrs[0].value.data != NULL) {
+        list[count++] = c->attrs[0];
+    }
+    enum err e = object_attrs_check(list, count);
+    if (e == OK && is_change) {
+        struct object_attrs_source source = {.attrs = list, .attr_count = count};
+        e = replace_record(c, old, &source, &attrs);
+    }
+    free(list);
+    return e;
+}
+
+// Reads the record and hands it to c->edit.
+MAY_WAIT static enum err edit_object(struct change_call *c)
 {
     struct pg_record record;
     enum err e = pg_read(c->meta->store, c->place->pg, meta_key_bytes(&c->place->key), &record);
     if (e != OK) {
         return e == ERR_NOT_FOUND ? ERR_S3_NO_SUCH_KEY : e;
     }
-    e = rewrite_record(c, &record);
+    e = c->edit(c, &record);
     pg_record_release(&record);
     return e;
 }
@@ -132,8 +166,24 @@ MAY_WAIT enum err object_rewrite_attrs(struct meta *m, struct bytes bucket, stru
                             .condition = condition != NULL ? condition : &always,
                             .attrs = attrs,
                             .attr_count = attr_count,
-                            .fn = rewrite_object};
+                            .fn = edit_object,
+                            .edit = rewrite_record};
     TRY(core_call(place.core, change_run, &c));
     *out = c.info;
+    return c.result;
+}
+
+MAY_WAIT enum err object_set_attr(struct meta *m, struct bytes bucket, struct bytes key,
+                                  const struct attr *attr)
+{
+    struct place place;
+    TRY(place_find(m, bucket, key, &place));
+    struct change_call c = {.meta = m,
+                            .place = &place,
+                            .attrs = attr,
+                            .attr_count = 1,
+                            .fn = edit_object,
+                            .edit = set_record_attr};
+    TRY(core_call(place.core, change_run, &c));
     return c.result;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "codec/percent.h"
 #include "codec/time_text.h"
+#include "s3/tags.h"
 
 #define META_PREFIX "x-amz-meta-"
 
@@ -94,76 +94,6 @@ static enum err add_metadata(struct s3_request *rq, const struct http_header *h,
     return OK;
 }
 
-static size_t utf8_chars(struct bytes b)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < b.len; i++) {
-        n += (b.data[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
-enum err s3_tagging_check(struct s3_request *rq, struct bytes tagging)
-{
-    struct bytes keys[S3_TAGS_MAX];
-    u32 count = 0;
-    while (tagging.len > 0) {
-        struct bytes pair = bytes_split(&tagging, '&');
-        if (pair.len == 0) {
-            continue;
-        }
-        const u8 *equals = memchr(pair.data, '=', pair.len);
-        size_t key_len = equals ? (size_t)(equals - pair.data) : pair.len;
-        u8 *p = arena_alloc(rq->arena, pair.len + 1);
-        if (p == NULL) {
-            return ERR_NO_MEMORY;
-        }
-        size_t n = 0;
-        size_t m = 0;
-        struct bytes value = equals ? BYTES(equals + 1, pair.len - key_len - 1) : BYTES(p, 0);
-        if (percent_decode(BYTES(pair.data, key_len), PERCENT_PLUS_IS_SPACE, p, key_len, &n) !=
-                OK ||
-            percent_decode(value, PERCENT_PLUS_IS_SPACE, p + n, pair.len - n, &m) != OK) {
-            return s3_fail(rq, ERR_S3_INVALID_ARGUMENT,
-                           "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded "
-                           "URL query parameters without tag name duplicates.");
-        }
-        if (count == S3_TAGS_MAX) {
-            return s3_fail(rq, ERR_INVALID, "Object tags cannot be greater than 10");
-        }
-        keys[count] = BYTES(p, n);
-        if (n == 0 || utf8_chars(keys[count]) > S3_TAG_KEY_CHARS_MAX) {
-            return s3_fail(rq, ERR_S3_INVALID_TAG, "The TagKey you have provided is invalid");
-        }
-        if (utf8_chars(BYTES(p + n, m)) > S3_TAG_VALUE_CHARS_MAX) {
-            return s3_fail(rq, ERR_S3_INVALID_TAG, "The TagValue you have provided is invalid");
-        }
-        for (u32 i = 0; i < count; i++) {
-            if (bytes_equal(keys[i], keys[count])) {
-                return s3_fail(rq, ERR_S3_INVALID_TAG,
-                               "Cannot provide multiple Tags with the same key");
-            }
-        }
-        count++;
-    }
-    return OK;
-}
-
-u32 s3_tag_count(struct bytes tagging)
-{
-    u32 count = 0;
-    bool is_inside = false;
-    for (size_t i = 0; i < tagging.len; i++) {
-        if (tagging.data[i] == '&') {
-            is_inside = false;
-        } else if (!is_inside) {
-            is_inside = true;
-            count++;
-        }
-    }
-    return count;
-}
-
 enum err s3_attrs_from_request(struct s3_request *rq, struct s3_attrs *out)
 {
     *out = (struct s3_attrs){0};
@@ -202,8 +132,10 @@ enum err s3_attrs_from_request(struct s3_request *rq, struct s3_attrs *out)
     }
     struct bytes tagging = s3_header_get(rq, "x-amz-tagging");
     if (tagging.len > 0) {
-        TRY(s3_tagging_check(rq, tagging));
-        out->list[out->count++] = (struct attr){BYTES_LITERAL("tagging"), tagging};
+        struct s3_tag_set set;
+        TRY(s3_tags_decode(rq, tagging, &set));
+        TRY(s3_tags_check(rq, &set));
+        out->list[out->count++] = (struct attr){BYTES_LITERAL(S3_TAGGING_ATTR), tagging};
     }
     return OK;
 }
@@ -291,7 +223,7 @@ void s3_attrs_respond(struct s3_request *rq, const struct attr *attrs, u32 count
         if (is_replaced) {
             continue;
         }
-        if (bytes_equal(name, BYTES_LITERAL("tagging"))) {
+        if (bytes_equal(name, BYTES_LITERAL(S3_TAGGING_ATTR))) {
             http_response_header_u64(rq->x, "x-amz-tagging-count", s3_tag_count(attrs[i].value));
             continue;
         }

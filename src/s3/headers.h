@@ -6,9 +6,6 @@
 #include "s3/request.h"
 
 #define S3_USER_METADATA_BYTES_MAX (2 * KIB) // names without the prefix, and values
-#define S3_TAGS_MAX                10
-#define S3_TAG_KEY_CHARS_MAX       128
-#define S3_TAG_VALUE_CHARS_MAX     256
 
 struct s3_attrs {
     struct attr *list; // in the arena
@@ -22,9 +19,6 @@ NODISCARD enum err s3_attrs_from_request(struct s3_request *rq, struct s3_attrs 
 void s3_attrs_respond(struct s3_request *rq, const struct attr *attrs, u32 count,
                       bool with_overrides);
 struct bytes s3_attr_get(const struct attr *attrs, u32 count, const char *name);
-// The number of tags in a kept "tagging" attribute.
-u32 s3_tag_count(struct bytes tagging);
-NODISCARD enum err s3_tagging_check(struct s3_request *rq, struct bytes tagging);
 
 // Encryption, object lock, ACL grants, storage classes other than STANDARD: 501 or a clear error.
 NODISCARD enum err s3_refuse_unsupported_headers(struct s3_request *rq);

@@ -8,6 +8,7 @@
 #include "codec/percent.h"
 #include "s3/checksum.h"
 #include "s3/headers.h"
+#include "s3/tags.h"
 
 enum err s3_copy_source_parse(struct s3_request *rq, struct s3_copy_source *out)
 {
@@ -95,7 +96,7 @@ static enum err copy_attrs(struct s3_request *rq, const struct object_reader *r,
     if (out->list == NULL) {
         return ERR_NO_MEMORY;
     }
-    struct bytes tagging = BYTES_LITERAL("tagging");
+    struct bytes tagging = BYTES_LITERAL(S3_TAGGING_ATTR);
     for (u32 i = 0; i < given.count; i++) {
         bool is_tagging = bytes_equal(given.list[i].name, tagging);
         if (is_tagging ? replaces_tags : replaces_metadata) {

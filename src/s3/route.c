@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operation a request is. The rule that keeps data safe: a request that carries a
 // sub-resource or a parameter that its operation does not know is refused with 501 and touches
-// nothing. It never falls through to the plain operation: PUT ?tagging must not overwrite the
+// nothing. It never falls through to the plain operation: PUT ?retention must not overwrite the
 // object, DELETE ?uploadId must not delete it.
 #include <string.h>
 
@@ -98,15 +98,18 @@ static const struct route routes[] = {
     {HTTP_POST, 1, "delete", S3_OP_DELETE_OBJECTS, {NULL}},
     {HTTP_GET, 2, "uploadId", S3_OP_LIST_PARTS, {NULL}},
     {HTTP_GET, 2, "acl", S3_OP_GET_OBJECT_ACL, {"versionId"}},
+    {HTTP_GET, 2, "tagging", S3_OP_GET_OBJECT_TAGGING, {"versionId"}},
     {HTTP_GET, 2, "attributes", S3_OP_GET_OBJECT_ATTRIBUTES, {"versionId"}},
     {HTTP_GET, 2, NULL, S3_OP_GET_OBJECT, {"partNumber", "versionId"}},
     {HTTP_HEAD, 2, NULL, S3_OP_HEAD_OBJECT, {"partNumber", "versionId"}},
     {HTTP_PUT, 2, "uploadId", S3_OP_UPLOAD_PART, {"partNumber"}},
+    {HTTP_PUT, 2, "tagging", S3_OP_PUT_OBJECT_TAGGING, {"versionId"}},
     {HTTP_PUT, 2, "acl", S3_OP_PUT_OBJECT_ACL, {"versionId"}},
     {HTTP_PUT, 2, NULL, S3_OP_PUT_OBJECT, {NULL}},
     {HTTP_POST, 2, "uploads", S3_OP_CREATE_MULTIPART_UPLOAD, {NULL}},
     {HTTP_POST, 2, "uploadId", S3_OP_COMPLETE_MULTIPART_UPLOAD, {NULL}},
     {HTTP_DELETE, 2, "uploadId", S3_OP_ABORT_MULTIPART_UPLOAD, {NULL}},
+    {HTTP_DELETE, 2, "tagging", S3_OP_DELETE_OBJECT_TAGGING, {"versionId"}},
     {HTTP_DELETE, 2, NULL, S3_OP_DELETE_OBJECT, {"versionId"}},
 };
 

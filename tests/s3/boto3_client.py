@@ -49,8 +49,12 @@ try:
     raise SystemExit("a missing key was found")
 except s3.exceptions.NoSuchKey:
     pass
-for call, kw in ((s3.put_object_tagging, {"Key": "sum", "Tagging": {"TagSet": []}}),
-                 (s3.put_bucket_policy, {"Policy": "{}"}), (s3.put_bucket_acl, {"ACL": "public-read"})):
+tags = [{"Key": "a", "Value": "1"}, {"Key": "b/c", "Value": "\u00fc x"}]
+s3.put_object_tagging(Bucket=B, Key="sum", Tagging={"TagSet": tags})
+assert s3.get_object_tagging(Bucket=B, Key="sum")["TagSet"] == tags
+s3.delete_object_tagging(Bucket=B, Key="sum")
+assert s3.get_object_tagging(Bucket=B, Key="sum")["TagSet"] == []
+for call, kw in ((s3.put_bucket_tagging, {"Tagging": {"TagSet": []}}), (s3.put_bucket_policy, {"Policy": "{}"}), (s3.put_bucket_acl, {"ACL": "public-read"})):
     try:
         call(Bucket=B, **kw)
         raise SystemExit("%r is not implemented, but succeeded" % call)

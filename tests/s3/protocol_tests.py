@@ -164,6 +164,8 @@ def test_subresources_touch_nothing():
     for name in names:
         for method in ("PUT", "POST", "DELETE"):
             for path in (p, "/" + b):
+                if (name, path) == ("tagging", p) and method != "POST":
+                    continue  # tags of an object are there
                 r = c.request(method, path, [(name, "")], body=b"<x/>" if method != "DELETE" else b"")
                 expect(r, 501, "NotImplemented")
     for method, query in (("DELETE", [("uploadId", "x")]),
@@ -353,6 +355,66 @@ def test_metadata_round_trip():
     assert r.headers["content-type"] == "a/b" and r.headers["cache-control"] == "no"
     assert "y" not in r.headers
     expect(c.put(p, b"", x_amz_meta_big="v" * 2048), 400, "MetadataTooLarge")
+
+
+def tag_xml(tags):
+    return ("<Tagging><TagSet>" + "".join("<Tag><Key>%s</Key><Value>%s</Value></Tag>" % t
+                                          for t in tags) + "</TagSet></Tagging>").encode()
+
+
+def tags_of(c, p):
+    root = leat.xml_root(expect(c.get(p, [("tagging", "")]), 200).body)
+    return [(t.findtext("Key"), t.findtext("Value")) for t in root.find("TagSet").findall("Tag")]
+
+
+def test_tagging():
+    c, b = bucket()
+    p = "/%s/k" % b
+    tagging = [("tagging", "")]
+    data = leat.random_bytes("tagging", 200_000)
+    expect(c.request("PUT", p, headers={"x-amz-meta-a": "1", "x-amz-tagging": "z=1&a+b=%C3%BC&c"},
+                     body=data), 200)
+    assert tags_of(c, p) == [("a b", "\u00fc"), ("c", ""), ("z", "1")]
+    before = c.head(p)
+    ten = [("k%d" % i, "v" * 256) for i in range(10)]
+    for tags in ([("x", "1")], ten, []):
+        r = expect(c.request("PUT", p, tagging, body=tag_xml(tags)), 200)
+        assert r.body == b"" and tags_of(c, p) == tags
+        r = c.head(p)
+        assert r.headers.get("x-amz-tagging-count") == (str(len(tags)) if tags else None)
+        for name in ("etag", "last-modified", "x-amz-meta-a", "content-length"):
+            assert r.headers[name] == before.headers[name], name
+        assert c.get(p).body == data
+    expect(c.request("PUT", p, tagging, body=tag_xml([("x", "1")])), 200)
+    for body, code in ((tag_xml(ten + [("one", "more")]), "InvalidTag"),
+                       (tag_xml([("k" * 129, "")]), "InvalidTag"),
+                       (tag_xml([("k", "v" * 257)]), "InvalidTag"),
+                       (tag_xml([("k", "1"), ("k", "2")]), "InvalidTag"),
+                       (tag_xml([("", "1")]), "InvalidTag"), (tag_xml([("aws:k", "")]), "InvalidTag"),
+                       (b"", "MalformedXML"), (b"<Tagging/>", "MalformedXML"),
+                       (b"<Tagging><TagSet><Tag><Key>k</Key></Tag></TagSet></Tagging>", "MalformedXML"),
+                       (b" " * 70_000, "MaxMessageLengthExceeded")):
+        expect(c.request("PUT", p, tagging, body=body), 400, code)
+    expect(c.request("PUT", p, headers={"x-amz-tagging": "&".join("k%d=" % i for i in range(11))},
+                     body=b"lost"), 400, "InvalidTag")
+    expect(c.request("PUT", p, tagging, {"content-md5": base64.b64encode(bytes(16)).decode()},
+                     tag_xml([])), 400, "BadDigest")
+    assert tags_of(c, p) == [("x", "1")] and c.get(p).body == data
+    expect(c.request("DELETE", p, tagging), 204)
+    expect(c.request("DELETE", p, tagging), 204)
+    assert tags_of(c, p) == [] and c.get(p).body == data
+    none = "/%s/none" % b
+    expect(c.get(none, tagging), 404, "NoSuchKey")
+    expect(c.request("PUT", none, tagging, body=tag_xml([("x", "1")])), 404, "NoSuchKey")
+    expect(c.request("DELETE", none, tagging), 404, "NoSuchKey")
+    expect(c.get(none), 404, "NoSuchKey")
+    expect(c.get("/%s-none/k" % b, tagging), 404, "NoSuchBucket")
+    expect(c.get(p, tagging + [("versionId", "x")]), 400, "InvalidArgument")
+    upload = create_upload(c, none, x_amz_tagging="m=1")
+    etag = expect(c.request("PUT", none, [("partNumber", "1"), ("uploadId", upload)], body=b"x"),
+                  200).headers["etag"]
+    expect(c.request("POST", none, [("uploadId", upload)], body=complete_xml([(1, etag)])), 200)
+    assert tags_of(c, none) == [("m", "1")]
 
 
 def test_claims_of_small_bodies():

@@ -202,6 +202,44 @@ static void attrs_body(struct bed *bed)
     CHECK_ERR(put_run(bed->meta, &p, &info), ERR_S3_METADATA_TOO_LARGE);
 }
 
+// One attribute comes, changes and goes; all else stays, the time too.
+static void set_attr_body(struct bed *bed)
+{
+    static const char *const values[] = {"a=1", "a=1&b=2", "", NULL, NULL};
+    const struct attr kept[] = {{B("content-type"), B("text/plain")}, {B("x-amz-meta-a"), B("1")}};
+    struct attr attrs[] = {kept[0], kept[1], {B("tagging"), BYTES_NONE}};
+    struct put p = {.bucket = B("bkt"), .key = B("k"), .size = 100, .attrs = kept, .attr_count = 2};
+    struct object_info info;
+    struct object_info now;
+    bucket_make(bed);
+    for (u32 big = 0; big < 2; big++) {
+        CHECK_OK(put_run(bed->meta, &p, &info));
+        for (u32 i = 0; i < ARRAY_LEN(values); i++) {
+            u32 count = values[i] == NULL ? 2 : 3;
+            attrs[2].value = values[i] == NULL ? BYTES_NONE : bytes_from_string(values[i]);
+            CHECK_OK(object_set_attr(bed->meta, B("bkt"), B("k"), &attrs[2]));
+            check_attrs(bed, attrs, count, i % 2 == 0);
+            bed_reopen(bed);
+            check_attrs(bed, attrs, count, i % 2 != 0);
+            check_object(bed->meta, B("bkt"), B("k"), p.size, 0);
+            CHECK_OK(head(bed->meta, B("bkt"), B("k"), &now));
+            CHECK(now.modified_ns == info.modified_ns && etag_equal(&now.etag, &info.etag));
+            CHECK(now.checksum.algorithm == info.checksum.algorithm);
+        }
+        p.size = 2 * MIB + 5;
+        p.checksums = 1u << CHECKSUM_SHA1;
+        p.checksum = CHECKSUM_SHA1;
+    }
+    static char large[META_ATTRS_BYTES_MAX];
+    attrs[2].value = BYTES(large, sizeof(large));
+    CHECK_ERR(object_set_attr(bed->meta, B("bkt"), B("k"), &attrs[2]), ERR_S3_METADATA_TOO_LARGE);
+    check_attrs(bed, attrs, 2, true);
+    attrs[2].value = B("a=1");
+    CHECK_ERR(object_set_attr(bed->meta, B("bkt"), B("none"), &attrs[2]), ERR_S3_NO_SUCH_KEY);
+    CHECK_ERR(object_set_attr(bed->meta, B("none"), B("k"), &attrs[2]), ERR_S3_NO_SUCH_BUCKET);
+    CHECK_ERR(head(bed->meta, B("bkt"), B("none"), &now), ERR_S3_NO_SUCH_KEY);
+}
+
 // ---- keys
 
 static void keys_body(struct bed *bed)
@@ -590,7 +628,7 @@ int main(int argc, char **argv)
         BED_TEST(sizes),  BED_TEST(ranges),     BED_TEST(checksums), BED_TEST(attrs),
         BED_TEST(keys),   BED_TEST(conditions), BED_TEST(creators),  BED_TEST(times),
         BED_TEST(pinned), BED_TEST(given_up),   BED_TEST(beyond),    BED_TEST(crowd),
-        BED_TEST(cancel),
+        BED_TEST(cancel), BED_TEST(set_attr),
     };
     return bed_main(argc, argv, tests, ARRAY_LEN(tests));
 }

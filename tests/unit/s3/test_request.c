@@ -11,6 +11,7 @@
 
 #include "fake_http.h"
 #include "s3/headers.h"
+#include "s3/tags.h"
 
 static struct s3 s3;
 static struct s3_core core;
@@ -120,6 +121,9 @@ static void test_routes(void **state)
         {"POST /b/k?uploadId=u", S3_OP_COMPLETE_MULTIPART_UPLOAD},
         {"DELETE /b/k?uploadId=u", S3_OP_ABORT_MULTIPART_UPLOAD},
         {"GET /b/k?uploadId=u", S3_OP_LIST_PARTS},
+        {"GET /b/k?tagging", S3_OP_GET_OBJECT_TAGGING},
+        {"PUT /b/k?tagging&versionId=null", S3_OP_PUT_OBJECT_TAGGING},
+        {"DELETE /b/k?tagging", S3_OP_DELETE_OBJECT_TAGGING},
     };
     char head[512];
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -179,6 +183,10 @@ static void test_nothing_falls_through(void **state)
                 if ((m == 0 || m == 2) && strcmp(subresources[i], "acl") == 0) {
                     continue; // GET and PUT of an ACL are there
                 }
+                if (object && (m == 0 || m == 2 || m == 4) &&
+                    strcmp(subresources[i], "tagging") == 0) {
+                    continue; // tags of an object are there
+                }
                 if (is_read && strcmp(subresources[i], "no-such-thing") == 0) {
                     continue; // reads may carry parameters that mean nothing
                 }
@@ -191,6 +199,10 @@ static void test_nothing_falls_through(void **state)
     assert_int_equal(route("DELETE /b/k?versionId=abc\nHost: h\n"), ERR_S3_INVALID_ARGUMENT);
     assert_int_equal(route("PUT /b/k?versionId=null\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
     assert_int_equal(route("PUT /b/k?uploadId=u&tagging\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
+    assert_int_equal(route("PUT /b/k?acl&tagging\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
+    assert_int_equal(route("DELETE /b/k?uploadId=u&tagging\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
+    assert_int_equal(route("PUT /b/k?tagging\nHost: h\nx-amz-copy-source: /a/b\n"), OK);
+    assert_int_equal(f.rq.op, S3_OP_PUT_OBJECT_TAGGING);
     assert_int_equal(route("PUT /b/k?partNumber=1\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
     assert_int_equal(route("POST /b\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
     assert_int_equal(route("POST /b/k\nHost: h\n"), ERR_S3_NOT_IMPLEMENTED);
