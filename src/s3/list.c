@@ -46,6 +46,27 @@ void s3_list_name(struct xml_writer *w, const char *element, struct bytes name, 
     xml_writer_raw(w, element, BYTES(encoded, len));
 }
 
+// The prefix as asked for, in ListObjects. botocore does not decode it there, other SDKs do.
+// Encoded is only what decoding would change, and what XML cannot carry: so both see what was sent,
+// but for those characters.
+static void echo_prefix(struct xml_writer *w, struct bytes prefix)
+{
+    char encoded[PERCENT_ENCODED_BYTES_MAX(META_KEY_BYTES_MAX)];
+    size_t len = 0;
+    for (size_t i = 0; i < prefix.len && prefix.len <= META_KEY_BYTES_MAX; i++) {
+        u8 c = prefix.data[i];
+        bool is_kept = c == '\t' || c == '\n' || c == '\r' || (c >= ' ' && c < 0x7f);
+        size_t n = 1;
+        encoded[len] = (char)c;
+        if (!is_kept || c == '%' || c == '+') {
+            (void)!percent_encode(BYTES(&c, 1), PERCENT_SLASH_ENCODE, encoded + len,
+                                  sizeof(encoded) - len, &n);
+        }
+        len += n;
+    }
+    xml_writer_text(w, "Prefix", BYTES(encoded, len));
+}
+
 enum list_kind { LIST_V1, LIST_V2, LIST_VERSIONS };
 
 struct listing {
@@ -87,7 +108,11 @@ static void xml_head(struct xml_writer *w, const struct listing *l, const struct
 {
     static const char *const start_names[] = {"Marker", "StartAfter", "KeyMarker"};
     xml_writer_text(w, "Name", l->request.bucket);
-    s3_list_name(w, "Prefix", l->request.prefix, l->is_url);
+    if (l->kind == LIST_V1 && l->is_url) {
+        echo_prefix(w, l->request.prefix);
+    } else {
+        s3_list_name(w, "Prefix", l->request.prefix, l->is_url);
+    }
     if (l->kind != LIST_V2 || l->start.len > 0) {
         s3_list_name(w, start_names[l->kind], l->start, l->is_url);
     }

@@ -268,6 +268,8 @@ static enum err complete_part_parse(struct s3_request *rq, const struct xml_node
     return OK;
 }
 
+// Ascending numbers. Of one number that stands twice, sent again before the first answer came, the
+// last counts.
 static enum err complete_parts_parse(struct s3_request *rq, const struct xml_node *root,
                                      const struct upload_info *upload, struct complete_request *c)
 {
@@ -283,17 +285,21 @@ static enum err complete_parts_parse(struct s3_request *rq, const struct xml_nod
     if (parts == NULL) {
         return ERR_NO_MEMORY;
     }
-    u32 i = 0;
+    c->parts = parts;
+    c->part_count = 0;
     XML_FOREACH_CHILD(node, root, "Part")
     {
-        TRY(complete_part_parse(rq, node, upload, &parts[i]));
-        if (i > 0 && parts[i].number <= parts[i - 1].number) {
+        struct complete_part part;
+        TRY(complete_part_parse(rq, node, upload, &part));
+        u32 last = c->part_count == 0 ? 0 : parts[c->part_count - 1].number;
+        if (part.number < last) {
             return ERR_S3_INVALID_PART_ORDER;
         }
-        i++;
+        if (part.number > last) {
+            c->part_count++;
+        }
+        parts[c->part_count - 1] = part;
     }
-    c->parts = parts;
-    c->part_count = count;
     return OK;
 }
 

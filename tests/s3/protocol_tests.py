@@ -539,13 +539,14 @@ def test_multipart():
                                            body=complete_xml(parts_))
     expect(finish([]), 400, "MalformedXML")
     expect(finish([good[1], good[0]]), 400, "InvalidPartOrder")
-    expect(finish([good[0], good[0]]), 400, "InvalidPartOrder")
+    expect(finish([good[0], good[1], good[0]]), 400, "InvalidPartOrder")
+    expect(finish([good[0], (1, etags[1])]), 400, "InvalidPart")  # of two, the last counts
     expect(finish([good[0], (7, etags[0])]), 400, "InvalidPart")
     expect(finish([good[0], (5, etags[0])]), 400, "InvalidPart")
     expect(finish(good, x_amz_mp_object_size="5"), 400, "InvalidRequest")
     expect(finish(good, if_none_match="*"), 412, "PreconditionFailed")
     assert c.get(p).body == b"before"
-    r = expect(finish(good), 200)
+    r = expect(finish([(1, etags[1])] + good[:2] + good[1:]), 200)
     want = '"%s-4"' % md5(b"".join(hashlib.md5(d).digest() for d in parts))
     assert leat.xml_root(r.body).findtext("ETag") == want
     # Clients that timed out ask again.
@@ -707,6 +708,16 @@ def test_list_corners():
     assert listing(c, b, prefix="a/", delimiter="/")[:2] == (["a/", "a/b"], ["a/b/"])
     assert listing(c, b, prefix="nothing")[0] == []
     assert listing(c, b, delimiter="ta")[1] == ["data"]
+    # Decoding gives the prefix, and where a client does not decode it in V1 most are as they were.
+    for prefix in ("a b/\n\t\r\\<&", "a+b%41", "\x01\x7f\u00fc", "%" * 1024):
+        for version in ("1", "2"):
+            query = {"prefix": prefix, "encoding-type": "url"}
+            if version == "2":
+                query["list-type"] = "2"
+            root = leat.xml_root(expect(c.get("/" + b, query), 200).body)
+            assert urllib.parse.unquote_plus(root.findtext("Prefix")) == prefix, prefix
+            if version == "1" and not set(prefix) & set("+%\x01"):
+                assert root.findtext("Prefix") == prefix
     for bad in ("x", "-1"):
         expect(c.get("/" + b, {"max-keys": bad}), 400, "InvalidArgument")
     expect(c.get("/" + b, {"encoding-type": "x"}), 400, "InvalidArgument")
