@@ -239,12 +239,19 @@ bool time_amz_parse(struct bytes text, u64 *time_ns)
            civil_to_ns(&c, 0, time_ns);
 }
 
+// A blank and UTC as HTTP calls it, or as mail does.
+static bool take_utc(struct bytes *in)
+{
+    return take_text(in, " GMT") || take_text(in, " UTC") || take_text(in, " +0000") ||
+           take_text(in, " -0000");
+}
+
 // After "Sun": ", 06 Nov 1994 08:49:37 GMT"
 static bool parse_rfc1123(struct bytes in, struct civil_time *c)
 {
     return take_text(&in, ", ") && take_digits(&in, 2, &c->day) && take_text(&in, " ") &&
            take_month(&in, &c->month) && take_text(&in, " ") && take_digits(&in, 4, &c->year) &&
-           take_text(&in, " ") && take_clock(&in, c) && take_text(&in, " GMT") && in.len == 0;
+           take_text(&in, " ") && take_clock(&in, c) && take_utc(&in) && in.len == 0;
 }
 
 // After "Sunday": ", 06-Nov-94 08:49:37 GMT"

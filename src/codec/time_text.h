@@ -24,7 +24,8 @@ void time_amz_day_format(u64 time_ns, char out[TIME_AMZ_DAY_LEN + 1]);
 bool time_iso8601_parse(struct bytes text, u64 *time_ns);
 // RFC 1123, and the two older forms that RFC 9110 asks recipients to accept: RFC 850 (a two-digit
 // year: 70 to 99 are 19xx, 00 to 69 are 20xx) and asctime(). The weekday must be a weekday's name
-// but need not be the right one.
+// but need not be the right one. In the first form UTC may also be written as RFC 5322 does ("-0000",
+// "+0000") or as "UTC": libraries that write mail's dates are used for HTTP's, botocore's signer too.
 bool time_http_parse(struct bytes text, u64 *time_ns);
 // 20060102T150405Z only.
 bool time_amz_parse(struct bytes text, u64 *time_ns);

@@ -162,8 +162,13 @@ static MAY_WAIT enum err get_opened(struct s3_request *rq, struct object_reader 
 static MAY_WAIT enum err get_or_head(struct s3_request *rq, bool is_head)
 {
     struct object_reader r;
-    TRY(object_open(rq->meta, rq->bucket, rq->key, is_head, rq->arena, &r));
-    enum err e = get_opened(rq, &r, is_head);
+    enum err e = object_open(rq->meta, rq->bucket, rq->key, is_head, rq->arena, &r);
+    if (e == ERR_S3_NO_SUCH_KEY) {
+        // Nothing is there, as opposed to a marker that something was deleted.
+        http_response_header_text(rq->x, "x-amz-delete-marker", "false");
+    }
+    TRY(e);
+    e = get_opened(rq, &r, is_head);
     object_close(&r);
     return e;
 }

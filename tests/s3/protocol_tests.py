@@ -52,7 +52,8 @@ def test_put_get_head_delete():
         r = expect(c.head("/%s/size-%d" % (b, size)), 200)
         assert r.headers["content-length"] == str(size) and r.body == b""
         expect(c.delete("/%s/size-%d" % (b, size)), 204)
-        expect(c.get("/%s/size-%d" % (b, size)), 404, "NoSuchKey")
+        r = expect(c.get("/%s/size-%d" % (b, size)), 404, "NoSuchKey")
+        assert r.headers["x-amz-delete-marker"] == "false"
         expect(c.delete("/%s/size-%d" % (b, size)), 204)
 
 

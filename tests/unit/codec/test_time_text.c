@@ -88,6 +88,20 @@ static void test_older_http(void **state)
     assert_true(ns == 1730882977ull * NS_PER_S);
 }
 
+// UTC as mail writes it.
+static void test_mail_zones(void **state)
+{
+    (void)state;
+    static const char *const zones[] = {"GMT", "UTC", "+0000", "-0000"};
+    for (size_t i = 0; i < ARRAY_LEN(zones); i++) {
+        char text[64];
+        u64 ns;
+        snprintf(text, sizeof(text), "Sun, 06 Nov 1994 08:49:37 %s", zones[i]);
+        assert_true(time_http_parse(bytes_from_string(text), &ns));
+        assert_true(ns == 784111777ull * NS_PER_S);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -121,7 +135,10 @@ static void test_refused(void **state)
         "",
         "Mon",
         "Mon, 02 Jan 2006 15:04:05",
-        "Mon, 02 Jan 2006 15:04:05 UTC",
+        "Mon, 02 Jan 2006 15:04:05 CET",
+        "Mon, 02 Jan 2006 15:04:05 +0100",
+        "Mon, 02 Jan 2006 15:04:05 -00000",
+        "Monday, 02-Jan-06 15:04:05 UTC",
         "Mon, 02 Jan 2006 15:04:05 GMT ",
         "mon, 02 Jan 2006 15:04:05 GMT",
         "Mon, 02 jan 2006 15:04:05 GMT",
@@ -160,9 +177,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_libc),
-        cmocka_unit_test(test_fractions),
-        cmocka_unit_test(test_older_http),
+        cmocka_unit_test(test_against_libc), cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_older_http),   cmocka_unit_test(test_mail_zones),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
