@@ -259,6 +259,9 @@ enum err s3_refuse_unsupported_headers(struct s3_request *rq)
     // What these ACLs say is what holds anyway: the owner has everything, nobody else anything.
     static const char *const private_acls[] = {"private", "bucket-owner-full-control",
                                                "bucket-owner-read"};
+    static const char *const other_acls[] = {"public-read", "public-read-write",
+                                             "authenticated-read", "aws-exec-read",
+                                             "log-delivery-write"};
     for (u32 i = 0; i < rq->x->header_count; i++) {
         struct bytes name = rq->x->headers[i].name;
         struct bytes value = rq->x->headers[i].value;
@@ -274,6 +277,9 @@ enum err s3_refuse_unsupported_headers(struct s3_request *rq)
         }
         if (bytes_equal_nocase(name, BYTES_LITERAL("x-amz-acl")) &&
             !value_is_one_of(value, private_acls, ARRAY_LEN(private_acls))) {
+            if (!value_is_one_of(value, other_acls, ARRAY_LEN(other_acls))) {
+                return s3_fail_argument(rq, "x-amz-acl", value, "Invalid canned ACL");
+            }
             s3_error_field(rq, "Header", name);
             return ERR_S3_NOT_IMPLEMENTED;
         }

@@ -292,6 +292,7 @@ static void test_refused_headers(void **state)
         {"x-amz-grant-read: id=1", ERR_S3_NOT_IMPLEMENTED},
         {"x-amz-acl: public-read", ERR_S3_NOT_IMPLEMENTED},
         {"x-amz-acl: private", OK},
+        {"x-amz-acl: public-ready", ERR_S3_INVALID_ARGUMENT},
         {"x-amz-storage-class: STANDARD", OK},
         {"x-amz-storage-class: GLACIER", ERR_S3_INVALID_STORAGE_CLASS},
         {"x-amz-meta-server-side-encryption: 1", OK},
