@@ -9,6 +9,22 @@
 #include "s3/auth.h"
 #include "s3/checksum.h"
 #include "s3/headers.h"
+#include "s3/tags.h"
+
+// What was taken can be kept and read again.
+static void examine_tags(struct s3_request *rq, struct bytes kept)
+{
+    struct s3_tag_set set;
+    struct s3_tag_set again;
+    struct bytes text;
+    ASSERT(s3_tags_decode(rq, kept, &set) == OK && set.count == s3_tag_count(kept));
+    ASSERT(s3_tags_encode(rq, &set, &text) == OK && s3_tags_decode(rq, text, &again) == OK);
+    ASSERT(again.count == set.count && s3_tags_check(rq, &again) == OK);
+    for (u32 i = 0; i < set.count; i++) {
+        ASSERT(bytes_equal(again.list[i].key, set.list[i].key));
+        ASSERT(bytes_equal(again.list[i].value, set.list[i].value));
+    }
+}
 
 static void examine(struct s3_request *rq)
 {
@@ -23,6 +39,7 @@ static void examine(struct s3_request *rq)
     (void)!s3_checksum_claim_parse(rq, &claim);
     if (s3_attrs_from_request(rq, &attrs) == OK) {
         ASSERT(attrs.count <= HTTP_HEADERS_MAX + 8);
+        examine_tags(rq, s3_attr_get(attrs.list, attrs.count, S3_TAGGING_ATTR));
     }
     if (s3_range_parse(rq, s3_header_get(rq, "range"), info.size, &range) == OK && range.is_set) {
         ASSERT(range.length > 0 && range.offset + range.length <= info.size);
