@@ -70,7 +70,7 @@ static void test_durations(void **state)
     assert_int_equal(ns, 120 * NS_PER_S);
     assert_true(duration_parse("1h", &ns));
     assert_int_equal(ns, 3600 * NS_PER_S);
-    static const char *const bad[] = {"", "5", "s", "1d", "1.5s", "-1s", "1s1", "999999999h"};
+    static const char *const bad[] = {"", "5", "s", "1.5s", "-1s", "1s1", "999999999h"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_false(duration_parse(bad[i], &ns));
     }
