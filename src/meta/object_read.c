@@ -4,7 +4,9 @@
 // A GET of a small object is one index lookup and one record, at most one call to the owner core of
 // the PG, and one message that sends the pinned record home. A HEAD copies what it needs to the
 // request's arena while it is on the owner core and pins nothing. Large objects are read in pieces
-// that do not cross an extent; while the caller sends one, the next is read.
+// that do not cross an extent; while the caller sends one, the next ones are read. All but the
+// first of these are given up when memory is short: nobody waits for memory while holding what
+// comes later.
 #include "meta/meta_internal.h"
 
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 
 #define READER_MAGIC     0x44414552u // "READ"
 #define READ_PIECE_BYTES ((u32)(256 * KIB))
+#define READ_AHEAD_MAX   3u // pieces
 
 _Static_assert(STORE_EXTENT_BYTES % READ_PIECE_BYTES == 0, "pieces tile an extent");
 
@@ -24,9 +27,11 @@ struct read_piece {
     u32 chunk;
     u32 offset; // in the chunk
     u32 len;
-    u32 buf_offset; // where the bytes are in `buf`
+    u32 buf_offset;   // where the bytes are in `buf`
+    bool is_optional; // ERR_BUSY rather than waiting for memory
     struct held *held;
     enum err result;
+    struct event done; // of a piece that is read ahead
 };
 
 // A buffer of the owner core, and its charge to that core's budget; both go home by one message,
@@ -43,14 +48,16 @@ struct reader_state {
     struct meta *meta;
     u32 owner_core;
     u32 pg;
-    bool has_ahead;
     struct part_list parts;
     struct pg_record record;
     // The extent sequence that was read last, and where it begins in the object.
     u32 ref_index;
     u64 ref_at;
-    struct held *view; // what the last object_read returned
-    struct read_piece ahead;
+    struct held *view;                       // what the last object_read returned
+    struct read_piece ahead[READ_AHEAD_MAX]; // a ring, in the order of the object
+    u32 ahead_first;
+    u32 ahead_count;
+    u64 ahead_end; // where the last of them ends
     struct group group;
 };
 
@@ -119,7 +126,8 @@ MAY_WAIT enum err object_open(struct meta *m, struct bytes bucket, struct bytes 
     s->meta = m;
     s->owner_core = place.core;
     s->pg = place.pg;
-    s->has_ahead = false;
+    s->ahead_first = 0;
+    s->ahead_count = 0;
     s->ref_index = 0;
     s->ref_at = 0;
     s->view = NULL;
@@ -178,7 +186,11 @@ MAY_WAIT static void piece_run(void *arg)
         return;
     }
     *h = (struct held){.meta = s->meta, .charge = budget_charge(p->len)};
-    p->result = semaphore_take(out, h->charge);
+    if (p->is_optional) {
+        p->result = semaphore_try_take(out, h->charge) ? OK : ERR_BUSY;
+    } else {
+        p->result = semaphore_take(out, h->charge);
+    }
     if (p->result == OK) {
         p->result = pg_extent_read(s->meta->store, s->pg, p->object_id, p->chunk, p->offset, p->len,
                                    &h->buf, &p->buf_offset);
@@ -234,44 +246,80 @@ static void view_drop(struct reader_state *s)
     s->view = NULL;
 }
 
-// Waits for the piece that is read ahead; it is the caller's then.
+MAY_WAIT static void ahead_fiber(void *arg)
+{
+    struct read_piece *p = arg;
+    piece_read(p);
+    event_set(&p->done);
+}
+
+// Waits for the first piece that is read ahead; it is the caller's then.
 MAY_WAIT static bool ahead_take(struct reader_state *s, struct read_piece *out)
 {
-    if (!s->has_ahead) {
+    if (s->ahead_count == 0) {
         return false;
     }
-    group_join(&s->group);
-    s->has_ahead = false;
-    *out = s->ahead;
+    struct read_piece *p = &s->ahead[s->ahead_first];
+    event_wait_certain(&p->done);
+    *out = *p;
+    s->ahead_first = (s->ahead_first + 1) % READ_AHEAD_MAX;
+    s->ahead_count--;
     return true;
 }
 
 MAY_WAIT static void ahead_drop(struct reader_state *s)
 {
     struct read_piece piece;
-    if (ahead_take(s, &piece) && piece.result == OK) {
-        held_put(piece.held, s->owner_core);
+    while (ahead_take(s, &piece)) {
+        if (piece.result == OK) {
+            held_put(piece.held, s->owner_core);
+        }
     }
+}
+
+// Reads on from `at`, or from where the pieces end that are on their way, up to `end`. Without a
+// fiber to spare, what is missing is read when it is asked for.
+static void ahead_fill(struct reader_state *s, u64 at, u64 end)
+{
+    if (s->ahead_count == 0) {
+        s->ahead_end = at;
+    }
+    while (s->ahead_count < READ_AHEAD_MAX && s->ahead_end < end) {
+        struct read_piece *p = &s->ahead[(s->ahead_first + s->ahead_count) % READ_AHEAD_MAX];
+        piece_locate(s, s->ahead_end, end - s->ahead_end, p);
+        p->is_optional = s->ahead_count > 0;
+        event_init(&p->done);
+        if (group_spawn(&s->group, ahead_fiber, p) != OK) {
+            break;
+        }
+        s->ahead_end += p->len;
+        s->ahead_count++;
+    }
+}
+
+MAY_WAIT static void piece_get(struct reader_state *s, u64 offset, u64 len, struct read_piece *out)
+{
+    if (s->ahead_count > 0 && s->ahead[s->ahead_first].at == offset) {
+        (void)ahead_take(s, out);
+        if (out->result != ERR_BUSY) {
+            return;
+        }
+    }
+    ahead_drop(s);
+    piece_locate(s, offset, len, out);
+    piece_read(out);
 }
 
 MAY_WAIT static enum err read_extents(struct reader_state *s, u64 offset, u64 len,
                                       struct bytes *out)
 {
     struct read_piece piece;
-    if (s->has_ahead && s->ahead.at == offset) {
-        (void)ahead_take(s, &piece);
-    } else {
-        ahead_drop(s);
-        piece_locate(s, offset, len, &piece);
-        piece_read(&piece);
-    }
+    piece_get(s, offset, len, &piece);
     TRY(piece.result);
     s->view = piece.held;
     *out = BYTES(piece.held->buf->data + piece.buf_offset, MIN(len, (u64)piece.len));
-    if (out->len < len) {
-        piece_locate(s, offset + out->len, len - out->len, &s->ahead);
-        // Without a fiber to spare it is read when it is asked for.
-        s->has_ahead = group_spawn(&s->group, piece_read, &s->ahead) == OK;
+    if (out->len == piece.len) {
+        ahead_fill(s, offset + out->len, offset + len);
     }
     return OK;
 }
@@ -360,6 +408,7 @@ MAY_WAIT void object_close(struct object_reader *r)
     }
     view_drop(s);
     ahead_drop(s);
+    group_join(&s->group);
     group_deinit(&s->group);
     pg_record_release(&s->record);
 }

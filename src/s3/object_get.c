@@ -8,7 +8,7 @@
 #include "s3/checksum.h"
 #include "s3/headers.h"
 
-#define SEND_BYTES_MAX      (1 * MIB) // asked of the reader at once
+#define SEND_BYTES_MAX      (2 * MIB) // asked of the reader at once: more than it reads ahead
 #define ATTRIBUTE_PARTS_MAX 1000
 
 // Which bytes are wanted: all, a range, or a part.

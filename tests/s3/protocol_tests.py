@@ -495,6 +495,24 @@ def test_many_copies_with_little_memory():
         leat.run_parallel(100, copy)
 
 
+def test_many_reads_with_little_memory():
+    """What is read ahead gives way where memory is short, also to slow readers."""
+    for cores in (1, 2):
+        with leat.Server(cores=cores, config="store:\n  buffer_bytes: %dMiB\n" % (32 * cores)) as s:
+            data = leat.random_bytes(4, 9_000_000)
+            c = s.client()
+            assert c.put("/reads").status == 200
+            expect(c.put("/reads/source", data), 200)
+
+            def read(i):
+                mine = s.client(timeout=60)
+                for start in (0, 1_000_000 + i * 77777):
+                    r = mine.get("/reads/source", range="bytes=%d-" % start)
+                    assert r.status == 206 and r.body == data[start:]
+
+            leat.run_parallel(60, read)
+
+
 def complete_xml(parts):
     return ("<CompleteMultipartUpload>" + "".join(
         "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>" % p for p in parts) +

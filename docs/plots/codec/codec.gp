@@ -58,7 +58,7 @@ set xrange [0.01:20]
 set yrange [0:1.6]
 set samples 400
 set key bottom left
-fe = 21.3; fd = 34.5; fr = 1.332; de = 2.1; dd = 8.4; dr = 1.503
+fe = 9.9; fd = 21.5; fr = 1.332; de = 1.66; dd = 4.55; dr = 1.503
 max(a, b) = a > b ? a : b
 seq(r, e, d, n, x) = (1 / x) / (1 / e / n + 1 / (r * x) + 1 / d)
 over(r, e, d, x) = (1 / x) / max(max(1 / e, 1 / d), 1 / (r * x))
