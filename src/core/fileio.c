@@ -126,6 +126,22 @@ MAY_WAIT enum err fileio_flush(int fd)
     return flush_result(n);
 }
 
+// Goes on where a write was cut short, and flushes all of it.
+MAY_WAIT static enum err rest_write_flush(const struct io_op *write)
+{
+    size_t done = 0;
+    if (write->result != -EINTR && write->result != -EAGAIN) {
+        count_transfer(write);
+        if (write->result <= 0) {
+            return write->result == 0 ? ERR_IO : err_from_errno(write->result);
+        }
+        done = (size_t)write->result;
+    }
+    const u8 *rest = (const u8 *)write->const_buf + done;
+    TRY(fileio_write(write->fd, rest, write->len - done, write->offset + done));
+    return fileio_flush(write->fd);
+}
+
 // The write and the flush enter the kernel as one chain. When the write is cut short the kernel
 // cancels the flush, and the rest goes as a plain write and flush. A flush that failed is never
 // tried again: the kernel may have dropped the pages and would answer OK.
@@ -145,19 +161,26 @@ MAY_WAIT enum err fileio_write_flush(int fd, const void *buf, size_t len, u64 of
     io_wait_submit(&wait, &write);
     io_wait_submit(&wait, &flush);
     event_wait_certain(&wait.done);
-    i32 n = write.result;
-    if (n == (i32)len) {
+    if (write.result == (i32)len) {
         count_transfer(&write);
         return flush_result(flush.result);
     }
-    if (n == -EINTR || n == -EAGAIN) {
-        n = 0;
-    } else {
-        count_transfer(&write);
-        if (n <= 0) {
-            return n == 0 ? ERR_IO : err_from_errno(n);
-        }
+    return rest_write_flush(&write);
+}
+
+MAY_WAIT enum err fileio_write_durable(int fd, const void *buf, size_t len, u64 offset)
+{
+    if (len == 0 || len > IO_BYTES_MAX) {
+        return fileio_write_flush(fd, buf, len, offset);
     }
-    TRY(fileio_write(fd, (const u8 *)buf + n, len - (size_t)n, offset + (u64)n));
-    return fileio_flush(fd);
+    struct io_op write = {.kind = IO_WRITE, .fd = fd, .offset = offset};
+    write.flags = (u16)(fixed_flag(buf, len) | IO_FLAG_DURABLE);
+    write.const_buf = buf;
+    write.len = (u32)len;
+    if (io_run(&write) == (i32)len) {
+        count_transfer(&write);
+        return flush_result(0);
+    }
+    return write.result == -EOPNOTSUPP ? fileio_write_flush(fd, buf, len, offset)
+                                       : rest_write_flush(&write);
 }

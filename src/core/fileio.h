@@ -10,6 +10,9 @@ MAY_WAIT enum err fileio_write(int fd, const void *buf, size_t len, u64 offset) 
 MAY_WAIT enum err fileio_flush(int fd) NODISCARD;
 // A write and an fdatasync, linked: one suspension.
 MAY_WAIT enum err fileio_write_flush(int fd, const void *buf, size_t len, u64 offset) NODISCARD;
+// A write that is durable when it returns, without a word about earlier writes to the file: for a
+// filesystem one step, where a write and a flush are two.
+MAY_WAIT enum err fileio_write_durable(int fd, const void *buf, size_t len, u64 offset) NODISCARD;
 // Any io_op, waited for: returns op->result. Sets op->done and op->user itself. Another fiber may
 // end it early with an IO_CANCEL of `op`.
 MAY_WAIT i32 io_run(struct io_op *op);

@@ -90,6 +90,7 @@ struct reactor {
     struct list yielded; // ready again in the next turn
     struct list deferred;
     struct timer_heap timers;
+    u64 wakes; // cores to wake at the end of the turn, a bit each
     bool is_stopping;
     struct loop_context loop;
     struct message stop;
@@ -168,6 +169,8 @@ void timer_heap_deinit(struct timer_heap *h);
 // mailbox.c
 void reactor_post(struct reactor *r, struct message *m);
 bool mailbox_run(struct reactor *r);
+void reactor_wake(struct reactor *r);        // any thread; nothing if it is awake
+void mailbox_wake_others(struct reactor *r); // those that this turn sent something to
 bool mailbox_is_empty(const struct reactor *r);
 
 // blocking.c

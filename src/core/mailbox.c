@@ -13,9 +13,30 @@ void reactor_post(struct reactor *r, struct message *m)
     } while (!__atomic_compare_exchange_n(&r->mailbox, &head, m, true, __ATOMIC_SEQ_CST,
                                           __ATOMIC_RELAXED));
     // From here on `m` is the receiver's.
-    if (__atomic_load_n(&r->is_asleep, __ATOMIC_SEQ_CST) != 0 &&
-        __atomic_exchange_n(&r->is_asleep, 0, __ATOMIC_SEQ_CST) != 0) {
+    if (__atomic_load_n(&r->is_asleep, __ATOMIC_SEQ_CST) == 0) {
+        return;
+    }
+    struct reactor *self = reactor_current();
+    if (self != NULL && self->rt == r->rt) {
+        self->wakes |= 1ull << r->core; // with whatever else this turn sends there
+    } else {
+        reactor_wake(r);
+    }
+}
+
+void reactor_wake(struct reactor *r)
+{
+    if (__atomic_exchange_n(&r->is_asleep, 0, __ATOMIC_SEQ_CST) != 0) {
         r->io->ops->wake(r->io);
+    }
+}
+
+void mailbox_wake_others(struct reactor *r)
+{
+    while (r->wakes != 0) {
+        u32 core = (u32)__builtin_ctzll(r->wakes);
+        r->wakes &= r->wakes - 1;
+        reactor_wake(r->rt->reactors[core]);
     }
 }
 

@@ -181,6 +181,7 @@ void reactor_turn(struct reactor *r, bool is_sleep_allowed)
     timer_heap_run(r);
     run_ready(r);
     run_deferred(r);
+    mailbox_wake_others(r);
     u64 timeout_ns = 0;
     if (is_sleep_allowed && !r->is_stopping && !reactor_is_busy(r)) {
         timeout_ns = sleep_ns(r);

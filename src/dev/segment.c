@@ -62,7 +62,7 @@ MAY_WAIT static enum err header_write(struct drive *d, struct segment *seg, u32 
     TRY(buf_get_wait(SEGMENT_BLOCK_BYTES, &b));
     segment_header_encode(d, seg, b->data);
     u64 offset = (u64)copy * SEGMENT_BLOCK_BYTES;
-    enum err e = is_flushed ? fileio_write_flush(seg->fd, b->data, SEGMENT_BLOCK_BYTES, offset)
+    enum err e = is_flushed ? fileio_write_durable(seg->fd, b->data, SEGMENT_BLOCK_BYTES, offset)
                             : fileio_write(seg->fd, b->data, SEGMENT_BLOCK_BYTES, offset);
     buf_put(b);
     return e;
@@ -97,6 +97,7 @@ MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
     struct segment_header copy = {0};
     struct segment_header best = {0};
     u32 valid = 0;
+    u32 worse = 0; // the copy that is repaired, if they differ
     enum err e = headers_load(seg, b->data);
     bool is_different = memcmp(b->data, b->data + SEGMENT_BLOCK_BYTES, SEGMENT_BLOCK_BYTES) != 0;
     for (u32 i = 0; i < 2 && e == OK; i++) {
@@ -106,6 +107,7 @@ MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
             e = ERR_VERSION;
         } else if (copy_err == OK && (valid++ == 0 || copy.generation > best.generation)) {
             best = copy;
+            worse = 1 - i;
         }
     }
     buf_put(b);
@@ -124,10 +126,8 @@ MAY_WAIT enum err segment_header_read(struct drive *d, struct segment *seg)
     }
     LOG_WARN("segment_header_repaired", "drive=%s segment=%u generation=%llu", d->path, seg->id,
              (unsigned long long)seg->generation);
-    e = header_write(d, seg, 1, true);
-    if (e == OK) {
-        e = header_write(d, seg, 0, true);
-    }
+    // Only that one: a crash now must not take the other.
+    e = header_write(d, seg, worse, true);
     if (e == ERR_IO) {
         LOG_WARN("segment_header_not_repaired", "drive=%s segment=%u", d->path, seg->id);
         return OK; // the copy that is whole tells all
@@ -142,6 +142,6 @@ MAY_WAIT enum err segment_header_advance(struct drive *d, struct segment *seg,
     seg->kind = (u8)kind;
     core_random(&seg->cookie, sizeof(seg->cookie));
     TRY(header_write(d, seg, 1, true));
-    // An open segment's first commit flushes the second copy along with itself.
+    // While a segment is open its second copy reaches the drive at the latest when it is sealed.
     return header_write(d, seg, 0, kind == SEGMENT_FREE);
 }

@@ -259,14 +259,33 @@ void file_write_done(struct sim_disk *d, struct sim_node *file, u64 offset, cons
     list_add_tail(&file->writes, &w->node);
 }
 
+static void write_keep(struct sim_node *file, struct sim_write *w)
+{
+    image_write(&file->durable, w->offset, w->data, w->bytes);
+    list_remove(&w->node);
+    free(w);
+}
+
+void file_write_durable(struct sim_node *file)
+{
+    struct sim_write *newest = CONTAINER_OF(file->writes.prev, struct sim_write, node);
+    u64 from = newest->offset;
+    u64 to = from + newest->bytes;
+    // An older write to the same place is in the drive's cache below this one, and never above it.
+    LIST_FOREACH_SAFE (node, &file->writes) {
+        struct sim_write *w = CONTAINER_OF(node, struct sim_write, node);
+        if (w->offset < to && from < w->offset + w->bytes) {
+            write_keep(file, w);
+        }
+    }
+}
+
 void file_flush_done(struct sim_node *file, u64 covered, u64 size)
 {
     LIST_FOREACH_SAFE (node, &file->writes) {
         struct sim_write *w = CONTAINER_OF(node, struct sim_write, node);
         if (w->number <= covered) {
-            image_write(&file->durable, w->offset, w->data, w->bytes);
-            list_remove(&w->node);
-            free(w);
+            write_keep(file, w);
         }
     }
     file->size_durable = MAX(file->size_durable, size);

@@ -122,6 +122,14 @@ static u32 transfer_len(struct sim *sim, u32 len)
     return (u32)(1 + sim_below(&sim->random, (len - 1) / SIM_PAGE_BYTES)) * SIM_PAGE_BYTES;
 }
 
+// The lies about a write that asks to be durable.
+static bool is_flush_kept(struct sim *sim)
+{
+    enum sim_break sabotage = sim->options.sabotage;
+    return sabotage != SIM_BREAK_NO_FLUSH &&
+           (sabotage != SIM_BREAK_ACK_EARLY || sim_below(&sim->random, 4) == 0);
+}
+
 static i32 do_write(struct sim *sim, struct sim_request *rq)
 {
     sim->stats.writes++;
@@ -141,7 +149,17 @@ static i32 do_write(struct sim *sim, struct sim_request *rq)
     sim_misdirect(sim, &file, &offset, len);
     file_write_done(sim->disk, file, offset, data, len);
     free(gathered);
-    return (i32)len;
+    if ((rq->op->flags & IO_FLAG_DURABLE) == 0) {
+        return (i32)len;
+    }
+    if (sim_flush_before(sim) || sim_chance(&sim->random, sim->options.flush_error_ppm)) {
+        return -EIO;
+    }
+    if (is_flush_kept(sim)) {
+        file_write_durable(file);
+    }
+    sim_flush_after(sim);
+    return sim->stats.is_crashed ? -EIO : (i32)len;
 }
 
 static i32 do_read(struct sim *sim, struct sim_request *rq)

@@ -38,7 +38,7 @@ struct sim_node {
     struct image durable;
     u64 size;
     u64 size_durable;
-    struct list writes; // struct sim_write
+    struct list writes;                 // struct sim_write
     u64 unreadable[SIM_UNREADABLE_MAX]; // offsets of pages that fail to be read until written
     u32 unreadable_count;
     bool is_locked;
@@ -150,6 +150,8 @@ enum err file_grow(struct sim_disk *d, struct sim_node *file, u64 size) NODISCAR
 bool file_is_readable(const struct sim_node *n, u64 offset, u64 len);
 void file_write_done(struct sim_disk *d, struct sim_node *file, u64 offset, const u8 *data,
                      u32 bytes);
+// The newest write of the file, and what it overwrote.
+void file_write_durable(struct sim_node *file);
 void file_flush_done(struct sim_node *file, u64 covered, u64 size);
 // Settles what a power loss leaves of everything that is not durable.
 void disk_settle(struct sim_disk *d, u64 *random);

@@ -10,6 +10,8 @@
 //  - A completed write is visible to reads, and durable only once a flush of that file which was
 //    issued after its completion has completed. Until then a power loss keeps it, loses it or tears
 //    it, each write on its own: a prefix, any set of its 4 KiB or 512 B sectors, garbage in one.
+//  - A write with IO_FLAG_DURABLE is durable when it completed; those before it are no more than
+//    they were.
 //  - A change of a directory is durable once the directory was flushed. A power loss keeps the
 //    unflushed changes of each directory up to some point (a journal keeps their order).
 //  - A file's size after file_allocate is durable with the next flush of the file.
@@ -23,9 +25,9 @@
 #include "base/types.h"
 #include "sys/sys.h"
 
-#define SIM_SECTOR_BYTES 512
-#define SIM_PAGE_BYTES   4096
-#define SIM_NAME_MAX     127
+#define SIM_SECTOR_BYTES   512
+#define SIM_PAGE_BYTES     4096
+#define SIM_NAME_MAX       127
 #define SIM_UNREADABLE_MAX 8 // pages of one file
 
 struct sim_disk;

@@ -268,7 +268,7 @@ MAY_WAIT enum err footer_write(struct footer *f, struct drive *d, const struct s
     TRY(buf_get_wait(FOOTER_TRAILER_BYTES, &b));
     trailer_encode(f, seg, footer_offset, footer_bytes,
                    (struct footer_trailer_fmt *)(void *)b->data);
-    enum err e = fileio_write_flush(seg->fd, b->data, FOOTER_TRAILER_BYTES, end);
+    enum err e = fileio_write_durable(seg->fd, b->data, FOOTER_TRAILER_BYTES, end);
     buf_put(b);
     return e;
 }

@@ -61,7 +61,11 @@ MAY_WAIT static enum err batch_write(struct log_batch *b)
     for (u32 i = 0; i < b->buf_count; i++) {
         u32 bytes = ALIGN_UP(b->used[i], SEGMENT_BLOCK_BYTES);
         memset(b->bufs[i]->data + b->used[i], 0, bytes - b->used[i]);
-        if (i + 1 < b->buf_count) {
+        if (b->buf_count == 1) {
+            // Nothing else has to be flushed with it: the segment's header stands whole in its
+            // second copy, and every commit before this one was made durable by itself.
+            TRY(fileio_write_durable(fd, b->bufs[i]->data, bytes, at));
+        } else if (i + 1 < b->buf_count) {
             TRY(fileio_write(fd, b->bufs[i]->data, bytes, at));
         } else {
             TRY(fileio_write_flush(fd, b->bufs[i]->data, bytes, at));

@@ -38,6 +38,8 @@ enum io_kind {
 #define IO_FLAG_FIXED   0x04u // READ/WRITE: buf lies in the engine's registered memory
 #define IO_FLAG_LINK                                                                               \
     0x08u // the next submitted operation starts when this one succeeded (WRITE then FLUSH)
+#define IO_FLAG_DURABLE                                                                            \
+    0x20u // WRITE: when it completes, these bytes are durable (nothing is said of earlier ones)
 #define IO_FLAG_SELECT                                                                             \
     0x10u // RECV: the engine picks one of its receive buffers; see io_recv_buffer
 

@@ -42,6 +42,7 @@ void uring_prep(struct uring *u, struct io_uring_sqe *sqe, struct io_op *op)
     case IO_READ:
     case IO_WRITE:
         prep_transfer(u, sqe, op);
+        sqe->rw_flags = (op->flags & IO_FLAG_DURABLE) != 0 ? RWF_DSYNC : 0;
         break;
     case IO_WRITEV:
         io_uring_prep_writev(sqe, op->fd, op->iov, op->len, op->offset);

@@ -172,6 +172,13 @@ static void life_body(struct bed *bed)
     arena_deinit(&arena);
 }
 
+static bool is_same(const struct object_info *a, const struct object_info *b)
+{
+    return a->size == b->size && a->modified_ns == b->modified_ns &&
+           etag_equal(&a->etag, &b->etag) &&
+           memcmp(&a->checksum, &b->checksum, sizeof(a->checksum)) == 0;
+}
+
 static void again_body(struct bed *bed)
 {
     struct up u;
@@ -185,12 +192,12 @@ static void again_body(struct bed *bed)
     bed_reopen(bed);
     u.meta = bed->meta;
     CHECK_OK(up_complete(&u, &again));
-    CHECK(memcmp(&first, &again, sizeof(first)) == 0);
+    CHECK(is_same(&first, &again));
     // A change of one attribute changes neither parts nor the answer.
     CHECK_OK(object_set_attr(bed->meta, B("bkt"), KEY, &(struct attr){B("tagging"), B("a=1")}));
     check_parts(bed, &u);
     CHECK_OK(up_complete(&u, &again));
-    CHECK(memcmp(&first, &again, sizeof(first)) == 0);
+    CHECK(is_same(&first, &again));
     // Even under a condition that the first one made untrue.
     struct complete_request rq = request(&u);
     rq.condition.if_none_match_any = true;
