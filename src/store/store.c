@@ -111,7 +111,8 @@ MAY_WAIT static enum err drives_attach(struct store *s, const struct store_optio
     return OK;
 }
 
-// Segments for the smallest of the drives: a power of two, so that its reserves are a small part of it.
+// Segments for the smallest of the drives: a power of two, so that its reserves are a small part of
+// it.
 MAY_WAIT static enum err segment_bytes_choose(const struct store *s, const struct store_options *o,
                                               u64 *out)
 {
@@ -310,8 +311,11 @@ MAY_WAIT static enum err background_start(struct store *s)
         struct drive *d = s->drives[i];
         enum err e = drive_reserve_fill(d, reserve_delete(s), reserve_compact(s));
         if (e == ERR_DRIVE_FULL) {
-            LOG_WARN("drive_reserve", "drive=%s free_segments=%u wanted=%u", d->path, d->free_count,
-                     reserve_delete(s) + reserve_compact(s));
+            LOG_WARN("drive_reserve",
+                     "drive=%s free_segments=%u wanted=%u hint=\"the drive is too full for so many "
+                     "cores: some deletes may be refused until others made room; start with as few "
+                     "cores as before\"",
+                     d->path, d->free_count, reserve_delete(s) + reserve_compact(s));
         } else {
             TRY(e);
         }
