@@ -19,8 +19,6 @@
 #define SEGMENT_DIGITS    8
 #define PATH_BYTES        (DRIVE_PATH_MAX + 64)
 
-#define RESERVE_COMPACT_MIN 3 // what one core needs
-
 struct segments_job {
     struct sys *sys;
     struct drive *drive;
@@ -333,17 +331,10 @@ MAY_WAIT enum err drive_reserve_fill(struct drive *d, u32 reserve_delete, u32 re
     d->reserve_compact = reserve_compact;
     d->reserve_delete = reserve_delete;
     u32 reserve = reserve_compact + reserve_delete;
-    enum err e = OK;
-    while (e == OK && d->free_count < reserve) {
-        e = segment_create_locked(d, reserve, false);
+    while (d->free_count < reserve) {
+        TRY(segment_create_locked(d, reserve, false));
     }
-    if (e == ERR_DRIVE_FULL && reserve_compact > RESERVE_COMPACT_MIN) {
-        // A full drive with more cores than before. What lacks is taken from compaction, because
-        // without deletes there is nothing to compact.
-        u32 lacking = reserve - d->free_count;
-        d->reserve_compact -= MIN(lacking, reserve_compact - RESERVE_COMPACT_MIN);
-    }
-    return e;
+    return OK;
 }
 
 MAY_WAIT void drive_keep_spares(struct drive *d)

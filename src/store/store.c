@@ -313,7 +313,8 @@ MAY_WAIT static enum err background_start(struct store *s)
         if (e == ERR_DRIVE_FULL) {
             LOG_WARN("drive_reserve",
                      "drive=%s free_segments=%u wanted=%u hint=\"the drive is too full for so many "
-                     "cores: compaction makes do with less; delete objects\"",
+                     "cores: some deletes may be refused until others made room; start with as few "
+                     "cores as before\"",
                      d->path, d->free_count, reserve_delete(s) + reserve_compact(s));
         } else {
             TRY(e);
