@@ -164,3 +164,25 @@ bool bytes_equal_nocase(struct bytes a, struct bytes b)
     }
     return true;
 }
+
+size_t utf8_decode(const u8 *p, size_t left, u32 *code)
+{
+    static const u32 smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    u8 c = p[0];
+    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+    if (c < 0xc2 || c > 0xf4 || n > left) {
+        return 0;
+    }
+    u32 v = c & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        v = v << 6 | (p[i] & 0x3f);
+    }
+    if (v < smallest[n] || (v >= 0xd800 && v <= 0xdfff) || v > 0x10ffff) {
+        return 0;
+    }
+    *code = v;
+    return n;
+}

@@ -28,3 +28,7 @@ void bytes_lower(u8 *data, size_t len);
 
 // ASCII-only comparison without regard to case, as HTTP header names need.
 bool bytes_equal_nocase(struct bytes a, struct bytes b);
+
+// The length of the UTF-8 sequence of two to four bytes at p and its code point; 0 if it is not
+// valid (overlong, a surrogate, cut short, past the last code point).
+size_t utf8_decode(const u8 *p, size_t left, u32 *code);

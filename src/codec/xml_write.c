@@ -3,6 +3,8 @@
 // check and a straight run of copies; escaping looks at 16 bytes at a time for the few that matter.
 #include "codec/xml_write.h"
 
+#include "base/text.h"
+
 #include "base/assert.h"
 
 #if defined(__SSE2__)
@@ -121,30 +123,6 @@ static u8 *append_reference(u8 *to, u32 code)
     }
     *to++ = ';';
     return to;
-}
-
-// The length of the UTF-8 sequence at p and its code point; 0 if it is not valid (overlong,
-// surrogate, past U+10FFFF, cut off).
-static size_t utf8_decode(const u8 *p, size_t left, u32 *code)
-{
-    static const u32 smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
-    u8 c = p[0];
-    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0xc2 || c > 0xf4 || n > left) {
-        return 0;
-    }
-    u32 v = c & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        v = v << 6 | (p[i] & 0x3f);
-    }
-    if (v < smallest[n] || (v >= 0xd800 && v <= 0xdfff) || v > 0x10ffff) {
-        return 0;
-    }
-    *code = v;
-    return n;
 }
 
 // Writes the one character at p, which is special or not ASCII; returns how many bytes it was.

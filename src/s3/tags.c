@@ -74,25 +74,6 @@ enum err s3_tags_parse_xml(struct s3_request *rq, struct bytes body, struct s3_t
     return OK;
 }
 
-// The length of the UTF-8 sequence at p, 0 if it is none.
-static size_t utf8_sequence(const u8 *p, size_t left)
-{
-    u8 lead = p[0];
-    size_t len = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (len == 0 || lead > 0xf4 || len > left) {
-        return 0;
-    }
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    // Longer than needed, a surrogate, past the last character.
-    bool is_wrong = len > 2 && ((lead == 0xe0 && p[1] < 0xa0) || (lead == 0xed && p[1] > 0x9f) ||
-                                (lead == 0xf0 && p[1] < 0x90) || (lead == 0xf4 && p[1] > 0x8f));
-    return is_wrong ? 0 : len;
-}
-
 // Letters, digits and spaces of any script, and + - = . _ : / @. Which characters beyond ASCII are
 // letters is not looked up: they are taken.
 static bool tag_text_is_valid(struct bytes text, size_t chars_max)
@@ -100,7 +81,8 @@ static bool tag_text_is_valid(struct bytes text, size_t chars_max)
     size_t chars = 0;
     for (size_t at = 0; at < text.len; chars++) {
         u8 c = text.data[at];
-        size_t len = utf8_sequence(text.data + at, text.len - at);
+        u32 code;
+        size_t len = c < 0x80 ? 1 : utf8_decode(text.data + at, text.len - at, &code);
         bool is_alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         if (len == 0 || chars == chars_max ||
             (c < 0x80 && !is_alnum && (c == 0 || strchr(" +-=._:/@", c) == NULL))) {
