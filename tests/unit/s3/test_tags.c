@@ -55,14 +55,27 @@ static void expect_kept(const char *expected)
     }
 }
 
+struct tags_case {
+    const char *text;
+    enum err expected;
+    const char *kept; // NULL: not looked at
+};
+
+static void expect_each(enum err (*from)(const char *text), const struct tags_case *cases,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(from(cases[i].text), cases[i].expected);
+        if (cases[i].kept != NULL) {
+            expect_kept(cases[i].kept);
+        }
+    }
+}
+
 static void test_header(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text;
-        enum err expected;
-        const char *kept;
-    } cases[] = {
+    static const struct tags_case cases[] = {
         {"a=1&b=2", OK, "a=1&b=2"},
         {"", OK, ""},
         {"&&a&", OK, "a="},
@@ -90,22 +103,13 @@ static void test_header(void **state)
         {"a=%F4%90%80%80", ERR_S3_INVALID_TAG, NULL},
         {"a=%F0%9F%98%80", OK, "a=%F0%9F%98%80"},
     };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        assert_int_equal(from_header(cases[i].text), cases[i].expected);
-        if (cases[i].kept != NULL) {
-            expect_kept(cases[i].kept);
-        }
-    }
+    expect_each(from_header, cases, ARRAY_LEN(cases));
 }
 
 static void test_xml(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text;
-        enum err expected;
-        const char *kept;
-    } cases[] = {
+    static const struct tags_case cases[] = {
         {"<Tagging><TagSet/></Tagging>", OK, ""},
         {"<Tagging xmlns='http://s3.amazonaws.com/doc/2006-03-01/'><TagSet><Tag><Key>k &amp;</Key>"
          "<Value></Value></Tag></TagSet></Tagging>",
@@ -126,12 +130,7 @@ static void test_xml(void **state)
         {"<Tagging><TagSet>", ERR_S3_MALFORMED_XML, NULL},
         {"", ERR_S3_MALFORMED_XML, NULL},
     };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        assert_int_equal(from_xml(cases[i].text), cases[i].expected);
-        if (cases[i].kept != NULL) {
-            expect_kept(cases[i].kept);
-        }
-    }
+    expect_each(from_xml, cases, ARRAY_LEN(cases));
 }
 
 // Limits count characters, not bytes.
